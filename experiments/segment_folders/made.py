@@ -3,6 +3,7 @@
 import json
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -58,7 +59,8 @@ def write_coco(folder: Path, scenes: dict[str, Scenes]) -> None:
     categories = [{"id": 10 + number, "name": name} for number, name in enumerate(CLASSES)]
     for split, own in scenes.items():
         (folder / split).mkdir()
-        images, objects = [], []
+        images: list[dict[str, Any]] = []
+        objects: list[dict[str, Any]] = []
         for number, (image, masks, labels) in enumerate(zip(_pixels(own), own.masks, own.labels.tolist(), strict=True)):
             write_image(folder / split / f"{number}.jpg", image)
             height, width = image.shape[1:]

@@ -96,7 +96,7 @@ def _sources(kept: Path, folder: Path, seed: int) -> Run:
     data = VOCFolder(str(folder), splits=("train", "val", "test"), classes=CLASSES, size=32)
     data.setup()
     model = ImageClassifier.load_from_checkpoint(kept, map_location="cpu", weights_only=True).net.eval()
-    batches = {split: _stacked(data._datasets[split]) for split in ("val", "test")}
+    batches = {split: _stacked(data.splits[split]) for split in ("val", "test")}
     found: dict[str, dict[str, list[float]]] = {}
     for source in SOURCES:
         maps = {split: _maps(model, source, batch) for split, batch in batches.items()}

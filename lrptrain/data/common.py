@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytorch_lightning as pl
 from jaxtyping import Int
 from torch.utils.data import DataLoader, Dataset
 
@@ -67,6 +68,47 @@ def stratified_split(
     split = require("sklearn.model_selection", "data").train_test_split
     train, val = split(np.arange(len(labels)), test_size=val_share, stratify=labels, random_state=seed)
     return np.sort(train), np.sort(val)
+
+
+class SplitDataModule(pl.LightningDataModule):
+    """What datamodules share: a loader for each split; a subclass fills `class_names` and `splits` in `setup`.
+
+    Args:
+        batch_size: Samples per batch.
+        num_workers: Worker processes of each loader.
+
+    Attributes:
+        class_names: Names of the classes in the order of their index.
+        splits: The samples of `train`, `val` and, if there are some, `test`; empty before `setup`.
+    """
+
+    def __init__(self, batch_size: int, num_workers: int) -> None:
+        super().__init__()
+        self.batch_size = batch_size
+        self.num_workers = num_workers
+        self.class_names: list[str] = []
+        self.splits: dict[str, Any] = {}
+
+    @property
+    def num_classes(self) -> int:
+        """The number of classes; 0 before they are known."""
+        return len(self.class_names)
+
+    def train_dataloader(self) -> DataLoader[Any]:
+        """Return a loader of shuffled training samples."""
+        return self.loader_of("train", shuffle=True)
+
+    def val_dataloader(self) -> DataLoader[Any]:
+        """Return a loader of the validation samples in their order."""
+        return self.loader_of("val")
+
+    def test_dataloader(self) -> DataLoader[Any] | list[Any]:
+        """Return a loader of the test samples in their order; none where there are none."""
+        return self.loader_of("test") if "test" in self.splits else []
+
+    def loader_of(self, split: str, shuffle: bool = False) -> DataLoader[Any]:
+        """Return a loader of one of `splits`."""
+        return loader(self.splits[split], self.batch_size, self.num_workers, shuffle)
 
 
 def loader(

@@ -4,8 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from torch.utils.data import DataLoader
-
 from lrptrain.data.common import SPLITS, class_names
 from lrptrain.data.texts import Example, TextDataModule, fast_tokenizer
 from lrptrain.files import is_file_name, read_text
@@ -109,10 +107,6 @@ class EraserDocuments(TextDataModule):
         records = {split: read_records(self.path / f"{split}.jsonl") for split in SPLITS}
         self.class_names = class_names(record["classification"] for record in records["train"])
         self.splits = {split: [self._example(record) for record in rows] for split, rows in records.items()}
-
-    def test_dataloader(self) -> DataLoader[Any]:
-        """Return a loader of the test documents in the file's order."""
-        return self._loader("test")
 
     def _example(self, record: dict[str, Any]) -> Example:
         if record["classification"] not in self.class_names:

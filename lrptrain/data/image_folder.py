@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytorch_lightning as pl
 import torch
 from jaxtyping import Float, Integer, UInt8
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from lrptrain.batch.annotations import IGNORED
-from lrptrain.data.common import SPLITS, CsvRow, class_names, loader, read_csv, stratified_split
+from lrptrain.data.common import SPLITS, CsvRow, SplitDataModule, class_names, read_csv, stratified_split
 from lrptrain.data.pictures import find_pictures, open_picture, stem, to_image, to_values
 
 
@@ -87,7 +86,7 @@ class ImageMaskDataset(Dataset[dict[str, Any]]):
         return item if sample.group is None else {**item, "group": sample.group}
 
 
-class ImageMaskFolder(pl.LightningDataModule):
+class ImageMaskFolder(SplitDataModule):
     """Images in one folder, masks of the same names in another, labels and splits in a CSV file.
 
     `class_names` and `num_classes` are known after `setup`. An image without a mask file counts as not annotated.
@@ -150,7 +149,7 @@ class ImageMaskFolder(pl.LightningDataModule):
         batch_size: int = 32,
         num_workers: int = 0,
     ) -> None:
-        super().__init__()
+        super().__init__(batch_size, num_workers)
         self.save_hyperparameters(logger=False)
         self.table = Path(root) / table
         self.images = Path(root) / images
@@ -158,15 +157,6 @@ class ImageMaskFolder(pl.LightningDataModule):
         self.split_names = dict(zip(SPLITS, splits, strict=True))
         height_width = (size, size) if isinstance(size, int) else (size[0], size[1])
         self.spec = ImageSpec(height_width, mean, std, evidence_values, ignore_values)
-        self.batch_size = batch_size
-        self.num_workers = num_workers
-        self.class_names: list[str] = []
-        self.splits: dict[str, ImageMaskDataset] = {}
-
-    @property
-    def num_classes(self) -> int:
-        """The number of classes; 0 before `setup`."""
-        return len(self.class_names)
 
     def setup(self, stage: str | None = None) -> None:
         """Read the table and find the files, once.
@@ -194,24 +184,17 @@ class ImageMaskFolder(pl.LightningDataModule):
             for split, part in zip(("train", "val"), parts, strict=True):
                 self.splits[split] = ImageMaskDataset([both[i] for i in part], self.spec)
 
-    def train_dataloader(self) -> DataLoader[Any]:
-        """Return a loader of shuffled training images."""
-        return loader(self._split("train"), self.batch_size, self.num_workers, shuffle=True)
+    def loader_of(self, split: str, shuffle: bool = False) -> DataLoader[Any]:
+        """Return a loader of a split that has images.
 
-    def val_dataloader(self) -> DataLoader[Any]:
-        """Return a loader of the validation images in the table's order."""
-        return loader(self._split("val"), self.batch_size, self.num_workers)
-
-    def test_dataloader(self) -> DataLoader[Any]:
-        """Return a loader of the test images in the table's order."""
-        return loader(self._split("test"), self.batch_size, self.num_workers)
-
-    def _split(self, split: str) -> ImageMaskDataset:
+        Raises:
+            ValueError: If it has none.
+        """
         if not len(self.splits[split]):
             name = self.split_names[split]
             column = self.hparams["split_column"]
             raise ValueError(f"{self.table}: no row has {column}={name!r}; see the argument `splits`")
-        return self.splits[split]
+        return super().loader_of(split, shuffle)
 
     def _samples(self, rows: Sequence[CsvRow]) -> list[LabelledImage]:
         names = [stem(row[self.hparams["name_column"]]) for row in rows]

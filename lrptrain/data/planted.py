@@ -3,12 +3,11 @@
 from typing import Any, Literal, get_args
 
 import numpy as np
-import pytorch_lightning as pl
 import torch
 from jaxtyping import Bool, Float, Int
 from torch.utils.data import DataLoader, StackDataset
 
-from lrptrain.data.common import loader, stratified_split
+from lrptrain.data.common import SplitDataModule, stratified_split
 from lrptrain.extras import require
 
 Shortcut = Literal["tag", "background", "both", "border", "position", "none"]
@@ -155,7 +154,7 @@ def _covered(
     return inside[0][:, :, None] & inside[1][:, None, :]
 
 
-class PlantedDigits(pl.LightningDataModule):
+class PlantedDigits(SplitDataModule):
     """Digits with a shortcut tied to the class, nothing to download.
 
     After `setup`, `splits` holds `train`, `val` (both with the shortcut) and `val_clean`, the images of `val` without
@@ -195,20 +194,17 @@ class PlantedDigits(pl.LightningDataModule):
         seed: int = 0,
         num_workers: int = 0,
     ) -> None:
-        super().__init__()
+        super().__init__(batch_size, num_workers)
         self.save_hyperparameters(logger=False)
         self.shortcut: Shortcut = shortcut
         self.correlation = correlation
         self.sizes = {"train": train_size, "val": val_size}
-        self.batch_size = batch_size
         self.image_size = image_size
         self.digit_size = digit_size
         self.seed = seed
-        self.num_workers = num_workers
         self.class_names = [str(digit) for digit in range(self.num_classes)]
         self.sources: dict[str, Int[np.ndarray, " n"]] = {}
         """Which of the 1,797 digits each sample of `train` and `val` shows."""
-        self.splits: dict[str, StackDataset[Any]] = {}
 
     def setup(self, stage: str | None = None) -> None:
         """Make the three splits, once."""
@@ -231,14 +227,6 @@ class PlantedDigits(pl.LightningDataModule):
         tensors: dict[str, Any] = {key: torch.from_numpy(array) for key, array in arrays.items()}
         return StackDataset(**tensors)
 
-    def train_dataloader(self) -> DataLoader[Any]:
-        """Return a loader of shuffled images with the shortcut."""
-        return loader(self.splits["train"], self.batch_size, self.num_workers, shuffle=True)
-
-    def val_dataloader(self) -> DataLoader[Any]:
-        """Return a loader of unseen digits with the shortcut, as in training."""
-        return loader(self.splits["val"], self.batch_size, self.num_workers)
-
     def test_dataloader(self) -> DataLoader[Any]:
         """Return a loader of the validation images without the shortcut."""
-        return loader(self.splits["val_clean"], self.batch_size, self.num_workers)
+        return self.loader_of("val_clean")

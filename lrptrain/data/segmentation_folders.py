@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import pytorch_lightning as pl
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.batch.coco import Objects, coco_mask
-from lrptrain.data.common import SPLITS, loader
+from lrptrain.data.common import SPLITS, SplitDataModule
 from lrptrain.data.pictures import array_picture, open_picture, read_mask, to_image, to_values
 from lrptrain.files import read_text
 
@@ -57,12 +56,8 @@ class SceneDataset(Dataset[dict[str, Any]]):
         return {"image": image, "label": label, "mask": scene.mask(self.size), "sample_id": scene.image.stem}
 
 
-class SegmentationFolder(pl.LightningDataModule):
-    """What the folders have in common; batches hold `image`, `label` `[batch, classes]`, `mask` and `sample_id`.
-
-    Attributes:
-        class_names: The classes in the order of their numbers.
-    """
+class SegmentationFolder(SplitDataModule):
+    """What the folders have in common; batches hold `image`, `label` `[batch, classes]`, `mask` and `sample_id`."""
 
     def __init__(
         self,
@@ -73,18 +68,10 @@ class SegmentationFolder(pl.LightningDataModule):
         batch_size: int,
         num_workers: int,
     ) -> None:
-        super().__init__()
+        super().__init__(batch_size, num_workers)
         self.split_names = dict(zip(SPLITS, splits, strict=True))
         self.size = (size, size) if isinstance(size, int) else (size[0], size[1])
         self.mean, self.std = (torch.tensor(list(x))[:, None, None] for x in (mean, std))
-        self.loading = (batch_size, num_workers)
-        self.class_names: list[str] = []
-        self._datasets: dict[str, SceneDataset] = {}
-
-    @property
-    def num_classes(self) -> int:
-        """The number of classes; 0 before `setup`."""
-        return len(self.class_names)
 
     def scenes_of(self, split: str) -> list[SceneFile]:
         """Find the images of a split, by the name that the folder has for it, and the classes."""
@@ -93,21 +80,9 @@ class SegmentationFolder(pl.LightningDataModule):
     def setup(self, stage: str | None = None) -> None:
         """Find the files, once."""
         for split, name in self.split_names.items():
-            if name is not None and split not in self._datasets:
+            if name is not None and split not in self.splits:
                 scenes = self.scenes_of(name)
-                self._datasets[split] = SceneDataset(scenes, self.num_classes, self.size, self.mean, self.std)
-
-    def train_dataloader(self) -> DataLoader[Any]:
-        """Return a loader of shuffled training images."""
-        return loader(self._datasets["train"], *self.loading, shuffle=True)
-
-    def val_dataloader(self) -> DataLoader[Any]:
-        """Return a loader of the validation images in the folder's order."""
-        return loader(self._datasets["val"], *self.loading)
-
-    def test_dataloader(self) -> DataLoader[Any] | list[Any]:
-        """Return a loader of the test images in the folder's order; none without a test split."""
-        return loader(self._datasets["test"], *self.loading) if "test" in self._datasets else []
+                self.splits[split] = SceneDataset(scenes, self.num_classes, self.size, self.mean, self.std)
 
 
 class VOCFolder(SegmentationFolder):

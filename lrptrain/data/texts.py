@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader
 
 from lrptrain.batch.annotations import IGNORED, spans_to_rationale
-from lrptrain.data.common import loader
+from lrptrain.data.common import SplitDataModule, loader
 from lrptrain.models.pretrained import load_pretrained
 
 
@@ -79,8 +78,8 @@ def text_loader(
     return loader(numbered, batch_size, num_workers, shuffle, batch)
 
 
-class TextDataModule(pl.LightningDataModule):
-    """What datamodules of texts share; a subclass fills `class_names` and `splits` in `setup`.
+class TextDataModule(SplitDataModule):
+    """What datamodules of texts share; a subclass fills `class_names`, `tokenizer` and `splits` in `setup`.
 
     Args:
         tokenizer: Folder or hub name of a fast tokenizer, or `"minilm"`.
@@ -89,34 +88,16 @@ class TextDataModule(pl.LightningDataModule):
         num_workers: Worker processes of each loader.
 
     Attributes:
-        class_names: Names of the classes in the order of their index; empty before `setup`.
         tokenizer: The tokenizer; None before `setup`.
-        splits: The examples of each split; empty before `setup`.
     """
 
     def __init__(self, tokenizer: str, max_length: int, batch_size: int, num_workers: int) -> None:
-        super().__init__()
+        super().__init__(batch_size, num_workers)
         self.tokenizer_source = tokenizer
         self.max_length = max_length
-        self.batch_size = batch_size
-        self.num_workers = num_workers
-        self.class_names: list[str] = []
         self.tokenizer: Any = None
-        self.splits: dict[str, list[Example]] = {}
 
-    @property
-    def num_classes(self) -> int:
-        """The number of classes; 0 before `setup`."""
-        return len(self.class_names)
-
-    def train_dataloader(self) -> DataLoader[Any]:
-        """Return a loader of shuffled training texts."""
-        return self._loader("train", shuffle=True)
-
-    def val_dataloader(self) -> DataLoader[Any]:
-        """Return a loader of the validation texts in the file's order."""
-        return self._loader("val")
-
-    def _loader(self, split: str, shuffle: bool = False) -> DataLoader[Any]:
+    def loader_of(self, split: str, shuffle: bool = False) -> DataLoader[Any]:
+        """Return a loader of batches as `collate_texts` makes them."""
         examples = self.splits[split]
         return text_loader(examples, self.tokenizer, self.max_length, self.batch_size, self.num_workers, shuffle)
