@@ -33,11 +33,11 @@ class GuidanceOptions:
         max_samples: The most samples of a batch that are guided; None for all.
         swap: What "swap" and "consistency" take from another sample: a name, a cue, a finding that holds one, or
             several of these. "outside" is everything that is not annotated. No annotation is used for "colour",
-            "spectrum" (sharpness and texture), "grain", "light" and "border" of images, and for "length", "numbers",
-            "punctuation" and the other families of `lrptrain.cues.family.FAMILIES` of texts. Of findings
-            (`report.faults`, `monitor.findings`) the faults that the model relies on are swapped; a single finding that
-            is no fault is swapped with a warning. "findings": what the run's own `RelevanceMonitor` finds, from then
-            on.
+            "spectrum" (sharpness and texture), "grain", "light", "border" and "background" (all but the middle) of
+            images, and for "length", "numbers", "punctuation" and the other families of
+            `lrptrain.cues.family.FAMILIES` of texts. Of findings (`report.faults`, `monitor.findings`) the faults that
+            the model relies on are swapped; a single finding that is no fault is swapped with a warning. "findings":
+            what the run's own `RelevanceMonitor` finds, from then on.
         batch_adapter: Brings a batch of another form to the contract's names.
         task: What output and labels mean, where they do not say so: "classes" (one-hot labels), "binary" (one logit,
             soft labels), `lrptrain.EachLabel()` of several labels per sample or `lrptrain.OneLabel(column)` of one of

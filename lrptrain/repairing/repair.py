@@ -179,8 +179,9 @@ def repair(
         loader: Batches as the callbacks read them, with labels, and perhaps with annotations or groups.
         balance: "groups": all groups count alike in each class, which needs the samples' `group`: that of the shortcut
             alone, or of shortcut and class; or what samples are given of others, as `swap=` of the guidance names it:
-            "outside", all outside the annotation, which needs annotations; "colour", "spectrum", "light", "framing" or
-            "border" of an image, which need neither. None for "outside" where there are annotations, else groups.
+            "outside", all outside the annotation, which needs annotations; "colour", "spectrum", "light", "framing",
+            "border" or "background" (all but the middle) of an image, which need neither. None for "outside" where
+            there are annotations, else groups.
         copies: How often each sample is given something of another.
         max_samples: How many samples of the loader are taken, as evenly over the classes as they allow.
         batch_size: Samples per forward pass, among which they are swapped.
