@@ -1,4 +1,7 @@
-"""Boxes around objects that nobody annotated: MobileSAM is shown the middle of a photo, and outlines the object."""
+"""Boxes around objects that nobody annotated: MobileSAM is shown the middle of a photo, and outlines the object.
+
+.venv/bin/python -m experiments.real_models.outlines    # overlap with people's boxes, of training and validation
+"""
 
 import importlib
 import sys
@@ -13,6 +16,7 @@ from PIL import Image
 from torch import Tensor
 
 from experiments import weights
+from experiments.command import no_options
 from lrptrain.batch.annotations import boxes_to_mask
 
 MIDDLE = 0.7
@@ -46,3 +50,25 @@ def _box(predictor: Any, file: Path) -> Float[Tensor, " 4"]:
         return torch.from_numpy(shown / np.tile(sides, 2)).float()
     corners = np.array([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1])
     return torch.from_numpy(corners / np.tile(sides, 2)).float()
+
+
+def main() -> None:
+    from experiments.real_models.waterbirds import birds  # which draws the boxes
+
+    no_options(__doc__)
+    torch.set_num_threads(1)
+    side = 96
+    for split in ("train", "val"):
+        people = birds(split, side).mask == 1
+        kept = Path(__file__).parent / "runs" / f"outlines_birds_{split}.pt"
+        boxes = {"MobileSAM": birds(split, side, kept).mask == 1}
+        for share in (0.5, 0.6, 0.7):
+            middle = torch.tensor([(1 - share) / 2, (1 - share) / 2, (1 + share) / 2, (1 + share) / 2])
+            boxes[f"the middle, {share:g}"] = boxes_to_mask(side * middle.view(1, 1, 4), (side, side)) == 1
+        for name, box in boxes.items():
+            overlap = (box & people).flatten(1).sum(1) / (box | people).flatten(1).sum(1)
+            print(f"{split}, {name}: {overlap.mean():.2f} ± {1.96 * overlap.std() / len(overlap) ** 0.5:.2f}")
+
+
+if __name__ == "__main__":
+    main()
