@@ -3,7 +3,7 @@
 .venv/bin/python -m experiments.real_models.outlines    # overlap with people's boxes, of training and validation
 """
 
-import importlib
+import importlib.util
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,8 +28,11 @@ def outlined(files: Sequence[Path], size: int, kept: Path) -> UInt8[Tensor, "n s
     """Return 1 in the box around what MobileSAM is surest of, of photographs squeezed to squares; kept in a file."""
     if not kept.exists():
         folder = weights.fetch("mobile_sam")
-        sys.path.insert(0, str(folder))
-        code = importlib.import_module("mobile_sam")
+        spec = importlib.util.spec_from_file_location("mobile_sam", folder / "mobile_sam" / "__init__.py")
+        if spec is None or spec.loader is None:
+            raise ImportError(f"cannot load {folder}")
+        code = sys.modules["mobile_sam"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(code)
         with torch.random.fork_rng():  # the training that follows is the same as one that finds the file
             predictor = code.SamPredictor(code.sam_model_registry["vit_t"](str(folder / "mobile_sam.pt")).eval())
         kept.parent.mkdir(parents=True, exist_ok=True)
