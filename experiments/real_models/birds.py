@@ -14,7 +14,9 @@ from experiments import weights
 from experiments.real_models.measured import Measure, Run
 from experiments.real_models.watched import PLAIN, SWAP, guidance_of, watched
 from experiments.real_models.waterbirds import Birds, alone, birds
+from experiments.records import named
 from lrptrain.callbacks import RelevanceGuidance
+from lrptrain.cues.places import background
 from lrptrain.models import ImageClassifier
 
 SIZE, BATCH, EPOCHS, LR = 96, 30, 8, 5e-4
@@ -24,7 +26,11 @@ BOTH = "swap of surroundings and colour"
 """What the monitor's last line names where `SWAP` leaves a reliance on colour and contrast."""
 LONGER = "swap, three times as long"
 """What that line names first."""
-ARMS = (PLAIN, SWAP, ALONE, BOTH, LONGER)
+MIDDLE = "swap of all but the middle, no boxes"
+OUTLINED = "swap, boxes by MobileSAM"
+ARMS = (PLAIN, SWAP, MIDDLE, OUTLINED, ALONE, BOTH, LONGER)
+ASKED = {"by default": (), "asked for the background": (background(),)}
+"""What an inspection without boxes is asked beside its own cues."""
 NETWORKS = {"TinyViT-5M": ("tiny_vit_5m_224", "tiny_vit"), "Hiera-Tiny": ("sam2_hiera_tiny", "hiera_tiny")}
 """By name, what timm calls it and what `experiments/weights.py` does."""
 GROUPS = 4
@@ -33,18 +39,25 @@ GROUPS = 4
 def run(network: str, arm: str, seed: int, folder: Path) -> dict[str, Any]:
     """Train one arm under the monitor, which sees validation birds on their own background, as in training.
 
-    The upper bound is trained, watched and tested on images of which everything outside of the boxes is blank.
+    The upper bound is trained, watched and tested on images of which everything outside of the boxes is blank. The
+    plain model is inspected without boxes, too.
     """
     pl.seed_everything(seed, verbose=False)
     splits = {name: birds(name, SIZE) for name in ("train", "val", "test")}
+    if arm == OUTLINED:
+        splits |= {name: birds(name, SIZE, folder / f"outlines_birds_{name}.pt") for name in ("train", "val")}
     if arm == ALONE:
         splits = {name: alone(split) for name, split in splits.items()}
     own = splits["val"].label == splits["val"].place
     name, source = NETWORKS[network]
     module = ImageClassifier(len(CLASSES), name, pretrained=str(weights.fetch(source)), lr=LR)
-    train = DataLoader(_samples(splits["train"]), BATCH, shuffle=True)
-    shown = DataLoader(_samples(splits["val"].chosen(own)), BATCH)
-    guidance = RelevanceGuidance("swap", swap=["outside", "colour"]) if arm == BOTH else guidance_of(arm)
+    seen = splits["val"].chosen(own)
+    train = DataLoader(_samples(splits["train"], arm != MIDDLE), BATCH, shuffle=True)
+    shown = DataLoader(_samples(seen, arm != MIDDLE), BATCH)
+    swaps: dict[str, Any] = {BOTH: ["outside", "colour"], MIDDLE: "background"}
+    guidance = (
+        RelevanceGuidance("swap", swap=swaps[arm]) if arm in swaps else guidance_of(SWAP if arm == OUTLINED else arm)
+    )
     epochs = EPOCHS
     if arm == LONGER:
         guidance = guidance_of(SWAP)
@@ -52,12 +65,19 @@ def run(network: str, arm: str, seed: int, folder: Path) -> dict[str, Any]:
     training = watched(
         module, (train, shown), guidance, epochs, 1, folder, show=lrptrain.Show(class_names=list(CLASSES))
     )
-    return {"network": network, "arm": arm, "seed": seed, **training.record, **tested(module.eval(), splits["test"])}
+    record = {"network": network, "arm": arm, "seed": seed, **training.record, **tested(module.eval(), splits["test"])}
+    return record | ({"without annotations": _asked(module, seen)} if arm == PLAIN else {})
 
 
-def _samples(data: Birds) -> list[dict[str, Tensor]]:  # a list is a dataset to a loader
+def _asked(module: ImageClassifier, seen: Birds) -> dict[str, Any]:
+    """What inspections without boxes name."""
+    bare = DataLoader(_samples(seen, False), BATCH)
+    return {name: named(lrptrain.inspect(module, bare, cues=list(cues)).findings) for name, cues in ASKED.items()}
+
+
+def _samples(data: Birds, boxes: bool = True) -> list[dict[str, Tensor]]:  # a list is a dataset to a loader
     columns = zip(data.image, data.mask, data.label, strict=True)
-    return [{"image": image, "mask": mask, "label": label} for image, mask, label in columns]
+    return [{"image": image, "label": label} | ({"mask": mask} if boxes else {}) for image, mask, label in columns]
 
 
 @torch.no_grad()

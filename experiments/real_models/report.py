@@ -1,6 +1,7 @@
 """The tables of saved runs: maps of models, and arms of trainings."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from experiments.intervals import estimate, paired, signed, starred
 from experiments.real_models.maps import METHODS
@@ -86,6 +87,23 @@ def _faults(runs: Sequence[Run]) -> str:
     faults = [{each["cue"] for each in named if each["is_fault"]} for named in known]
     cues = ", ".join(sorted(set().union(*faults)))
     return f"{sum(map(bool, faults))} of {len(known)}" + (f": {cues}" if cues else "") if known else ""
+
+
+def unmarked_table(runs: Sequence[Run]) -> str:
+    """What inspections without annotations name of each model that had some, with effects in points."""
+
+    def cell(findings: Sequence[Mapping[str, Any]]) -> str:
+        said = (f"{one['cue']} {100 * one['effect']:.0f}" + " (shortcut)" * one["is_fault"] for one in findings)
+        return ", ".join(said) or "nothing"
+
+    known = [run for run in runs if "without annotations" in run]
+    return markdown(
+        [
+            {"model": run.get("network", "pets"), "arm": run["arm"], "seed": str(run["seed"])}
+            | {name: cell(found) for name, found in run["without annotations"].items()}
+            for run in sorted(known, key=lambda run: (run.get("network", "pets"), run["arm"], run["seed"]))
+        ]
+    )
 
 
 def timed_table(runs: Mapping[str, Run]) -> str:

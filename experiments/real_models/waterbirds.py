@@ -10,6 +10,7 @@ from PIL import Image
 from torch import Tensor
 
 from experiments.data import dataset
+from experiments.real_models.outlines import outlined
 from experiments.real_models.samples import MEAN, STD
 from lrptrain.batch.annotations import boxes_to_mask
 
@@ -27,14 +28,19 @@ class Birds:
         return Birds(self.image[rows], self.mask[rows], self.label[rows], self.place[rows])
 
 
-def birds(split: str, size: int) -> Birds:
-    """One split, squeezed to squares of that size and normalised as pretrained models expect it."""
+def birds(split: str, size: int, outlines: Path | None = None) -> Birds:
+    """One split, squeezed to squares of that size and normalised as pretrained models expect it.
+
+    The boxes are people's, or those that `outlined` makes and keeps in a file.
+    """
     root = dataset("waterbirds")
     with (root / "metadata.csv").open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["split"] == str(("train", "val", "test").index(split))]
     images, boxes = zip(*(_read(root, row, size) for row in rows), strict=True)
     label, place = (torch.tensor([int(row[name]) for row in rows]) for name in ("y", "place"))
     mask = boxes_to_mask(torch.tensor(boxes)[:, None], (size, size))
+    if outlines is not None:
+        mask = outlined([root / "images" / row["img_filename"] for row in rows], size, outlines)
     return Birds((torch.stack(images) - MEAN[:, None, None]) / STD[:, None, None], mask, label, place)
 
 

@@ -81,6 +81,21 @@ def places(role: Role, where: Where = "image") -> list[Place]:
     return [Place("the border", role, WHOLE, inner, where), *edges, *middle]
 
 
+def background(role: Role = "unreviewed") -> Place:
+    """Return all of an image but the middle: the background of objects that lie in the middle and fit into it.
+
+    It needs no annotation. The middle is half as high and half as wide as the image: what of an object lies beyond it
+    is taken for background, too. So it is tested only where you ask for it, `cues=[background()]`.
+
+    Args:
+        role: `"unreviewed"`, or `"shortcut"` where you know that no object reaches beyond the middle.
+
+    >>> background().name
+    'the background (all but the middle)'
+    """
+    return Place("the background (all but the middle)", role, WHOLE, _MIDDLE)
+
+
 def place_of(located: Bool[Tensor, "batch height width"]) -> str:
     """Return the smallest edge, or part of one, that holds most of some pixels; "" if none does.
 

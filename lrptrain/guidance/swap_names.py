@@ -8,7 +8,7 @@ from lrptrain.cues.cue import Cue
 from lrptrain.cues.family import FAMILIES, Family
 from lrptrain.cues.length import Length
 from lrptrain.cues.order import Order
-from lrptrain.cues.places import places
+from lrptrain.cues.places import background, places
 from lrptrain.cues.row_count import RowCount
 from lrptrain.cues.row_mark import RowMark
 from lrptrain.cues.row_segment import AllRows
@@ -27,6 +27,7 @@ OF_IMAGES: Mapping[str, Callable[[], Cue]] = {
     OUTSIDE: Surroundings,
     **{look.kind: partial(look.of, "image", "unreviewed") for look in registered_looks()},
     "border": lambda: places("unreviewed")[0],
+    "background": background,
 }
 OF_TEXTS: Mapping[str, Callable[[Language], Cue]] = {
     OUTSIDE: lambda language: AllWords("everything outside the annotation", "shortcut", language, "outside"),

@@ -185,8 +185,8 @@ def repair(
         loader: Batches as the callbacks read them, with labels, and perhaps with annotations or groups.
         balance: "groups": all groups (`group`, by shortcut, or by shortcut and class) count alike in each class. Or
             what is swapped between samples, as `swap=` of the guidance names it: "outside" needs annotations, "colour",
-            "spectrum", "light", "framing" or "border" of an image nothing. None for "outside" with annotations, else
-            groups.
+            "spectrum", "light", "framing", "border" or "background" (all but the middle) of an image nothing. None for
+            "outside" with annotations, else groups.
         copies: How many swapped copies of each sample there are.
         max_samples: How many samples of the loader are taken, as evenly over the classes as they allow.
         batch_size: Samples per forward pass, among which they are swapped.

@@ -23,7 +23,7 @@ from lrptrain.cues.family import Family
 from lrptrain.cues.length import Length
 from lrptrain.cues.measure import Effect
 from lrptrain.cues.placement import Placement
-from lrptrain.cues.places import places
+from lrptrain.cues.places import background, places
 from lrptrain.cues.search import Judged
 from lrptrain.cues.segment import ends_of
 from lrptrain.cues.sources import random_sources
@@ -76,6 +76,7 @@ FAULT = Surroundings()
 SWAPS: dict[str, tuple[Any, list[Cue]]] = {
     "a place": (BORDER, [BORDER]),
     "a name": ("border", [BORDER]),
+    "what needs no annotation": ("background", [background()]),
     "outside by default": ("outside", [FAULT]),
     "an inspection's fault": (judged(FAULT), [FAULT]),
     "its faults": ([judged(FAULT), judged(BORDER), judged(COLOURS, "inconclusive")], [FAULT]),
@@ -166,7 +167,10 @@ def test_what_an_inspection_names_is_mended_by_what_it_names():
 
 REFUSED: list[tuple[Any, str]] = [
     ([], "names nothing"),
-    ("colours", "unknown swap .colours.; known are outside, colour, spectrum, light, grain, framing, border, length"),
+    (
+        "colours",
+        "unknown swap .colours.; known are outside, colour, spectrum, light, grain, framing, border, background, len",
+    ),
     ("surroundings", "is now swap='outside'"),
     (3, "swap takes names .*, cues and findings such as report.faults, not int"),
     ([BORDER, "numbers"], "of images and of texts"),

@@ -5,7 +5,7 @@ import torch
 
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.placement import Placement
-from lrptrain.cues.places import WHOLE, Place, place_of, places
+from lrptrain.cues.places import WHOLE, Place, background, place_of, places
 from lrptrain.cues.surroundings import Surroundings
 from lrptrain.cues.visual import registered_looks
 
@@ -67,8 +67,21 @@ def test_every_place_but_the_whole_is_less_than_half_of_an_image():
     assert Place("the image", "unreviewed", WHOLE).locate(batch()).all()
 
 
+def test_the_background_is_all_that_an_edge_covers_and_what_lies_in_the_middle_is_not_given():
+    inside = background().locate(batch())
+    edges = [place.locate(batch()) for place in places("unreviewed")[1:]]
+    assert torch.equal(inside, torch.stack(edges).any(0))
+    assert not inside[:, 4:12, 4:12].any()
+    given = background().exchange(batch(0), batch(1))["image"]
+    assert torch.equal(given[..., 4:12, 4:12], batch(0)["image"][..., 4:12, 4:12])
+    assert background("shortcut").role == "shortcut"
+    assert background() not in places("unreviewed"), "it is tested only when asked for"
+
+
 @pytest.mark.parametrize(
-    "place", [*places("unreviewed"), *places("shortcut", "outside")], ids=lambda place: f"{place.name}, {place.role}"
+    "place",
+    [*places("unreviewed"), background(), *places("shortcut", "outside")],
+    ids=lambda place: f"{place.name}, {place.role}",
 )
 def test_a_place_is_the_sources_and_the_rest_stays(place):
     own, sources = batch(0, mask=thing()), batch(1, mask=thing(0, 0))

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from PIL import Image
 
-from experiments.real_models import birds, cell
+from experiments.real_models import birds, cell, outlines
 from experiments.real_models.measured import Measure
 from experiments.real_models.report import arms_table
 from experiments.short_tweets import with_word
@@ -102,3 +103,22 @@ def test_a_planted_word_leaves_every_mark_on_its_words():
     places = {each.text.split().index("cubic") for each in found}
     assert places == {0, 1, 2, 3, 4, 5, 6, 8, 9}  # not between the two words of one mark, nor at the end
     assert with_word(Example("one two", 0, None), "cubic", np.random.default_rng(0)).spans is None
+
+
+class Surest:
+    """Outlines two things in a picture of 40 x 20 pixels; it is surer of the second one."""
+
+    def set_image(self, picture: np.ndarray) -> None:
+        assert picture.shape == (20, 40, 3)
+
+    def predict(self, box: np.ndarray) -> tuple[np.ndarray, np.ndarray, None]:
+        assert box == pytest.approx([6, 3, 34, 17])
+        masks = np.zeros((2, 20, 40), bool)
+        masks[0, :5, :5] = masks[1, 10:15, 8:28] = True
+        return masks, np.array([0.5, 0.9]), None
+
+
+def test_an_outline_is_the_box_around_what_is_surest(tmp_path):
+    file = tmp_path / "photo.png"
+    Image.fromarray(np.zeros((20, 40, 3), np.uint8)).save(file)
+    assert outlines._box(Surest(), file).tolist() == pytest.approx([0.2, 0.5, 0.7, 0.75])

@@ -122,7 +122,7 @@ def test_classes_of_two_samples_cannot_be_exchanged_within_their_folds():
     assert "Not tested: whether it relies on another class's surroundings" in " ".join(str(repaired).split())
 
 
-@pytest.mark.parametrize("balance", ["colour", "spectrum", "light", "framing", "border"])
+@pytest.mark.parametrize("balance", ["colour", "spectrum", "light", "framing", "border", "background"])
 def test_each_exchange_has_its_control(balance):
     generator = torch.Generator().manual_seed(0)
     label = torch.arange(40) % 2
