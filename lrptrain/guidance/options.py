@@ -37,8 +37,8 @@ class GuidanceOptions:
         swap: What "swap" and "consistency" take from another sample: a name, a cue, a finding, or several of these.
             "outside" is everything that is not annotated. No annotation is needed for "colour", "spectrum" (sharpness
             and texture), "grain", "light", "border" and "background" (all but the middle) of images, and for "length",
-            "numbers", "punctuation" and the other families of `lrptrain.cues.family.FAMILIES` of texts. Of `monitor.findings` the shortcuts are swapped.
-            "findings": what the run's own `RelevanceMonitor` finds, from then on.
+            "numbers", "punctuation" and the other families of `lrptrain.cues.family.FAMILIES` of texts. Of
+            `monitor.findings` the shortcuts are swapped. "findings": what the run's own `RelevanceMonitor` finds.
         batch_adapter: Brings a batch of another form to the contract's names.
         task: What output and labels mean; see `RelevanceMonitor`.
         compare_every_n_batches: How often the swap distance is measured and gradients are compared; 0: never.
