@@ -62,9 +62,10 @@ def write_coco(folder: Path, scenes: dict[str, Scenes]) -> None:
         images: list[dict[str, Any]] = []
         objects: list[dict[str, Any]] = []
         for number, (image, masks, labels) in enumerate(zip(_pixels(own), own.masks, own.labels.tolist(), strict=True)):
-            write_image(folder / split / f"{number}.jpg", image)
+            name = f"{split}_{number:04d}.jpg"
+            write_image(folder / split / name, image)
             height, width = image.shape[1:]
-            images.append({"id": number, "file_name": f"{number}.jpg", "height": height, "width": width})
+            images.append({"id": number, "file_name": name, "height": height, "width": width})
             for mask, label in zip(masks, labels, strict=True):
                 if label >= 0:
                     runs = {"size": [height, width], "counts": _runs(mask)}

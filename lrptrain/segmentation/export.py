@@ -204,9 +204,15 @@ def _write(
 ) -> None:
     """Write the seeds and pseudo-masks of the images that are not in the folder yet."""
     finished, rank = export_files.finished_names(folder), rank_and_size()[0]
+    taken = {entry.name for entry in export_files.read_index(folder) if entry.split != split}
     middle, margin = thresholds["masks"], generator.config.margin
     for batch in images:
         names = [export_files.image_name(name, split) for name in batch.names]
+        if again := sorted(taken.intersection(names)):
+            raise ValueError(
+                f"two images are called {again[0]!r}, one of them of the {split} split: each needs a sample_id of "
+                f"its own, such as '{split}/{again[0]}'"
+            )
         missing = [row for row, name in enumerate(names) if name not in finished]
         if not missing:
             continue

@@ -60,6 +60,15 @@ def test_an_export_holds_what_the_functions_give(tmp_path):
     assert export_files.read_classes(tmp_path) == ["0", "1"]
 
 
+def test_an_image_of_another_split_with_the_same_name_is_refused(tmp_path):
+    """It would be taken for done, and the split have no masks."""
+    names = [f"{i:03d}" for i in range(12)]
+    run(tmp_path, columns={**squares(), "sample_id": names})
+    run(tmp_path, columns={**squares(), "sample_id": names})  # the same split goes on
+    with pytest.raises(ValueError, match=r"two images are called '000', one of them of the val split"):
+        run(tmp_path, columns={**squares(12, seed=3), "sample_id": names}, split="val")
+
+
 def test_a_classifier_finds_the_squares(tmp_path):
     scores = run(tmp_path, fitted(), PseudoMaskConfig("transformer_attribution", refine_options={"dilations": (1, 2)}))
     assert scores["train"]["refined"]["mean_iou"] > 0.5

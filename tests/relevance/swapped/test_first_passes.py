@@ -64,8 +64,8 @@ class Gated(nn.Module):
             case "turned samples":
                 return a + (b.flip(1 if is_first else 0))
             case "samples by indices":
-                order = torch.arange(len(x))
-                return a[order if is_first else order.flip(0)]
+                order = torch.tensor(range(len(x)) if is_first else range(len(x))[::-1])  # the same calls
+                return a[order]
             case "a list of samples":
                 return torch.cat([a[0 if is_first else len(x) - 1 :], a[: 0 if is_first else len(x) - 1]])
             case "a query without keys":
