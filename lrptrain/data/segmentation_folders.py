@@ -1,7 +1,7 @@
 """Folders in the form of Pascal VOC and of COCO: images of several classes, with a mask of the classes."""
 
 import json
-from collections import defaultdict
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from torch.utils.data import Dataset
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.batch.coco import Objects, coco_mask
 from lrptrain.data.common import SPLITS, SplitDataModule
-from lrptrain.data.pictures import array_picture, open_picture, read_mask, to_image, to_values
+from lrptrain.data.pictures import array_picture, open_picture, read_mask, stem, to_image, to_values
 from lrptrain.files import read_text
 
 VOC_CLASSES = (
@@ -28,11 +28,15 @@ Size = tuple[int, int]
 
 @dataclass(frozen=True)
 class SceneFile:
-    """An image of several classes: its file, the numbers of its classes, and what reads their mask at a size."""
+    """An image of several classes: its name and file, the numbers of its classes, and what reads their mask.
 
+    That takes the size of the mask, and the size of the image in the file, which the mask has to have there.
+    """
+
+    name: str
     image: Path
     classes: frozenset[int]
-    mask: Callable[[Size], UInt8[Tensor, "height width"]]
+    mask: Callable[[Size, Size], UInt8[Tensor, "height width"]]
 
 
 @dataclass(frozen=True)
@@ -52,8 +56,10 @@ class SceneDataset(Dataset[dict[str, Any]]):
         scene = self.scenes[index]
         label = torch.zeros(self.classes)
         label[sorted(scene.classes)] = 1.0
-        image = (to_image(open_picture(scene.image), self.size) - self.mean) / self.std
-        return {"image": image, "label": label, "mask": scene.mask(self.size), "sample_id": scene.image.stem}
+        picture = open_picture(scene.image)
+        mask = scene.mask(self.size, picture.size[::-1])
+        image = (to_image(picture, self.size) - self.mean) / self.std
+        return {"image": image, "label": label, "mask": mask, "sample_id": scene.name}
 
 
 class SegmentationFolder(SplitDataModule):
@@ -122,6 +128,8 @@ class VOCFolder(SegmentationFolder):
         self.save_hyperparameters(logger=False)
         self.root, self.lists, self.masks = Path(root), lists, masks
         self.class_names = list(classes)
+        if "background" in self.class_names:
+            raise ValueError("classes are those of the objects: the background is 0 in the masks, and no class")
 
     def scenes_of(self, split: str) -> list[SceneFile]:
         """Find the images of a list.
@@ -133,7 +141,10 @@ class VOCFolder(SegmentationFolder):
         listed = self.root / "ImageSets" / self.lists / f"{split}.txt"
         if not listed.is_file():
             raise FileNotFoundError(f"no list {listed}: name its folder by `lists`, and the lists by `splits`")
-        names = [line.split()[0] for line in read_text(listed).splitlines() if line.strip()]
+        # A list of one class has a second column, whether an image shows it: all of its images are taken.
+        names = [re.sub(r"\s+-?[01]$", "", line.strip()) for line in read_text(listed).splitlines() if line.strip()]
+        if not names:
+            raise ValueError(f"{listed} names no image")
         return [self._scene(name) for name in names]
 
     def _scene(self, name: str) -> SceneFile:
@@ -141,16 +152,20 @@ class VOCFolder(SegmentationFolder):
         if not image.is_file():
             raise FileNotFoundError(f"no image {image}")
 
-        def read(size: Size) -> Tensor:
+        def read(size: Size, full: Size) -> Tensor:
             if not mask.is_file():
                 return torch.full(size, IGNORED, dtype=torch.uint8)
-            return read_mask(mask, size, self.num_classes, resize=True)
+            return to_values(array_picture(read_mask(mask, full, self.num_classes)), size).to(torch.uint8)
 
-        return SceneFile(image, self._classes(self.root / "Annotations" / f"{name}.xml", mask), read)
+        return SceneFile(name, image, self._classes(self.root / "Annotations" / f"{name}.xml", mask), read)
 
     def _classes(self, objects: Path, mask: Path) -> frozenset[int]:
         if objects.is_file():
-            names = {str(each.findtext("name")) for each in ElementTree.fromstring(read_text(objects)).iter("object")}
+            try:
+                root = ElementTree.fromstring(objects.read_bytes())  # which know their encoding
+            except ElementTree.ParseError as error:
+                raise ValueError(f"{objects} is no XML file: {error}") from error
+            names = {str(each.findtext("{*}name")) for each in root.iter() if each.tag.rpartition("}")[2] == "object"}
             if unknown := sorted(names - set(self.class_names)):
                 raise ValueError(f"{objects} has the classes {unknown}: name all of them by `classes`")
             return frozenset(map(self.class_names.index, names))
@@ -203,31 +218,40 @@ class COCOFolder(SegmentationFolder):
         path = self.root / self.annotations.format(split=split)
         if not path.is_file():
             raise FileNotFoundError(f"no annotations {path}: name them by `annotations` and `splits`")
-        said = json.loads(read_text(path))
+        said = json.loads(path.read_bytes())  # of COCO itself 450 MB
+        if not isinstance(said, dict) or not {"images", "annotations", "categories"} <= said.keys():
+            raise ValueError(f"{path} has no images, annotations and categories: name a file such as instances_{split}")
         categories = {each["id"]: each["name"] for each in sorted(said["categories"], key=lambda each: each["id"])}
         if self.class_names and self.class_names != list(categories.values()):
             raise ValueError(f"{path} has other categories than the first split: {', '.join(categories.values())}")
         self.class_names = list(categories.values())
         numbers = {identity: number for number, identity in enumerate(categories)}
-        objects = defaultdict(list)
+        objects: dict[Any, list[Mapping[str, Any]]] = {each["id"]: [] for each in said["images"]}
         for each in said["annotations"]:
+            if each["image_id"] not in objects or each["category_id"] not in numbers:
+                raise ValueError(
+                    f"{path}: an annotation is of the image {each['image_id']!r} and the category "
+                    f"{each['category_id']!r}, and one of them is not listed"
+                )
             objects[each["image_id"]].append(each)
         folder = self.root / self.images.format(split=split)
         return [_coco_scene(folder, each, objects[each["id"]], numbers) for each in said["images"]]
 
 
 def _coco_scene(folder: Path, image: Mapping[str, Any], objects: Objects, numbers: Mapping[int, int]) -> SceneFile:
-    path = folder / image["file_name"]
+    name = image["file_name"]
+    path = folder / name
     if not path.is_file():
         raise FileNotFoundError(f"no image {path}")
 
-    def read(size: Size) -> Tensor:
-        full = (image["height"], image["width"])
+    def read(size: Size, full: Size) -> Tensor:
+        if (image["height"], image["width"]) != full:
+            raise ValueError(f"{path} has {full} pixels, and its annotations were made for another size")
         mask = torch.zeros(full, dtype=torch.uint8)
         # Crowds first, so that what was marked one by one stands on top of them.
-        for each in sorted(objects, key=lambda each: (not each.get("iscrowd"), -each.get("area", 0.0))):
+        for each in sorted(objects, key=lambda each: (not each.get("iscrowd"), -(each.get("area") or 0.0))):
             drawn = coco_mask([each], full)
             mask[drawn > 0] = IGNORED if each.get("iscrowd") else 1 + numbers[each["category_id"]]
         return to_values(array_picture(mask), size).to(torch.uint8)
 
-    return SceneFile(path, frozenset(numbers[each["category_id"]] for each in objects), read)
+    return SceneFile(stem(name), path, frozenset(numbers[each["category_id"]] for each in objects), read)

@@ -20,7 +20,8 @@ class Classifier(pl.LightningModule):
     class per sample, or `[batch, classes]` of 0 and 1.
 
     Logged: `train/loss`, `val/loss` (cross-entropy, nats), `val/accuracy`, `test/accuracy` (0..1); of several classes
-    per sample `average_precision` (mean over classes, 0..1) in place of the accuracy.
+    per sample `average_precision` (mean over classes by how often they occur, 0..1) in place of
+    the accuracy.
 
     Args:
         num_classes: Number of classes.
@@ -40,7 +41,9 @@ class Classifier(pl.LightningModule):
         self.accuracies = nn.ModuleDict(
             {split: MulticlassAccuracy(num_classes, average="micro") for split in ("val", "test")}
         )
-        self.precisions = nn.ModuleDict({split: MultilabelAveragePrecision(num_classes) for split in ("val", "test")})
+        self.precisions = nn.ModuleDict(
+            {split: MultilabelAveragePrecision(num_classes, average="weighted") for split in ("val", "test")}
+        )
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
         """Return the task loss of one batch."""
@@ -61,7 +64,7 @@ class Classifier(pl.LightningModule):
     def _log_right(self, split: str, logits: Tensor, label: Tensor) -> None:
         of_several = label.ndim == 2
         metric: Metric = (self.precisions if of_several else self.accuracies)[split]  # type: ignore[assignment]
-        metric(logits, label.long())
+        metric(logits, (label > 0.5).long() if of_several else label)
         name = f"{split}/average_precision" if of_several else f"{split}/accuracy"
         self.log(name, metric, prog_bar=split == "val", batch_size=len(label))
 

@@ -73,6 +73,27 @@ def test_voc_says_what_is_missing(voc):
         VOCFolder(str(voc), classes=CLASSES).setup()
 
 
+def test_voc_is_read_as_tools_write_it(voc):
+    inside = "<a:object><a:name>cat</a:name></a:object>"
+    said = f'<?xml version="1.0" encoding="ISO-8859-1"?><a:annotation xmlns:a="x">{inside}</a:annotation>'
+    (voc / "Annotations" / "a.xml").write_bytes(said.encode("latin-1"))
+    listed(voc, "train", "a -1", "b  1")
+    data = VOCFolder(str(voc), classes=CLASSES, size=(4, 6))
+    data.setup()
+    assert [item["label"].tolist() for item in (data.splits["train"][i] for i in range(2))] == [[1, 0, 0], [1, 0, 1]]
+    write_mask(voc / "SegmentationClass" / "a.png", torch.zeros(5, 5, dtype=torch.uint8))
+    with pytest.raises(ValueError, match=r"a.png has size \(5, 5\), expected \(4, 6\)"):
+        data.splits["train"][0]
+    (voc / "Annotations" / "a.xml").write_text("<annotation>")
+    with pytest.raises(ValueError, match=r"a.xml is no XML file"):
+        VOCFolder(str(voc), classes=CLASSES).setup()
+    listed(voc, "train", "")
+    with pytest.raises(ValueError, match="names no image"):
+        VOCFolder(str(voc), classes=CLASSES).setup()
+    with pytest.raises(ValueError, match="the background is 0 in the masks"):
+        VOCFolder(str(voc), classes=("background", *CLASSES))
+
+
 def test_the_classes_of_voc_are_its_twenty(voc):
     assert VOCFolder(str(voc)).num_classes == 20
 
@@ -122,6 +143,23 @@ def test_coco_says_what_is_missing(tmp_path):
     coco(tmp_path, "val2017", {9: 10}, [], categories=((1, "cat"),))
     with pytest.raises(ValueError, match="other categories than the first split: cat"):
         COCOFolder(str(tmp_path)).setup()
+    path = tmp_path / "annotations" / "instances_train2017.json"
+    right = path.read_text()
+    for key, value in (("image_id", 99), ("category_id", 99)):
+        path.write_text(
+            json.dumps({**json.loads(right), "annotations": [{"image_id": 7, "category_id": 1, key: value}]})
+        )
+        with pytest.raises(ValueError, match=r"99.*and one of them is not listed"):
+            COCOFolder(str(tmp_path)).setup()
+    path.write_text(json.dumps([]))
+    with pytest.raises(ValueError, match="no images, annotations and categories"):
+        COCOFolder(str(tmp_path)).setup()
+    path.write_text(right.replace('"height": 4', '"height": 8'))
+    data = COCOFolder(str(tmp_path), splits=("train2017", "train2017", None))
+    data.setup()
+    with pytest.raises(ValueError, match="made for another size"):
+        data.splits["train"][0]
+    path.write_text(right)
     (tmp_path / "train2017" / "000000000007.jpg").unlink()
     with pytest.raises(FileNotFoundError, match=r"no image .*7.jpg"):
         COCOFolder(str(tmp_path)).setup()

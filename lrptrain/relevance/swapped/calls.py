@@ -202,9 +202,9 @@ class NotingTape(Tape):
         )
         self.calls.append(call)
         name = canonical_name(func)
+        call.settings = settings_of(func, args, kwargs, None)
         if name in NOTED:
             call.with_places = settings_of(func, args, kwargs, self._depends)
-            call.settings = settings_of(func, args, kwargs, None)
         self.is_private |= name in ("data", "register_hook") and max(made, default=CONSTANT) != CONSTANT
         # What is written out call by call is counted call by call.
         self._is_inside = not is_decomposed(func)

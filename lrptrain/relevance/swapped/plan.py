@@ -87,10 +87,12 @@ class Plan:
             raise Mismatch("a custom autograd function, several tables of words, a hook, or `.data`")
         used = {tape.numbers[id(node)] for node in passed.made_by() if id(node) in tape.numbers}
         plan = cls(tape.calls)
+        judged = cls._judged(tape)
         for number, call in enumerate(plan.calls):
             call.operands = call.operands if number in used else None
             settings = call.with_places if cls.reads_places else call.settings
-            call.settings = settings if number in used and canonical_name(call.function) in cls.read else None
+            is_read = number in judged or canonical_name(call.function) in cls.read
+            call.settings = settings if number in used and is_read else None
         plan._add_all(recording, tape.numbers)
         plan.calls, behind = plan.calls[:count], plan.calls[count:]
         if any(call.is_special for call in behind):
@@ -98,6 +100,11 @@ class Plan:
         for call in plan.calls:
             call.is_direct = call.may_be_direct
         return plan
+
+    @classmethod
+    def _judged(cls, tape: NotingTape) -> set[int]:
+        """The calls whose settings decide which rule there is."""
+        return set()
 
     def _add_all(self, recording: "Recording", numbers: dict[int, int]) -> None:
         """Note what is to be done at the calls that operations belong to, whose numbers are given by their ids."""
@@ -116,6 +123,13 @@ class SwapPlan(Plan):
     """
 
     place: int | None = field(default=None, init=False)
+
+    @classmethod
+    def _judged(cls, tape: NotingTape) -> set[int]:
+        # A tensor could say something else the next time, as a gate that was closed does; a number shows in the call.
+        if any(node.constants for node in tape.judged):
+            raise Mismatch("numbers in tensors decide what several calls are together")
+        return {tape.numbers[id(node)] for node in tape.judged if id(node) in tape.numbers}
 
     def _add_all(self, recording: "Recording", numbers: dict[int, int]) -> None:
         for node in recording.tape.nodes:

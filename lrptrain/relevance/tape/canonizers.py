@@ -89,6 +89,7 @@ def _activation(graph: _Batch, end: Node) -> Replacement:
     if not same or not graph.closed(members, result):
         return []
     region = Region(graph.ordered(members), source, result)
+    graph.tape.judged.update(region.nodes)
     return [("pointwise", region)] if _vanishes_at_zero(region) else []
 
 

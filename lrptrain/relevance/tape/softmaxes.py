@@ -83,6 +83,10 @@ def _inside(graph: Graph, end: Node, source: Value) -> set[Node]:
     return set(graph.makers(end.outputs[0], lambda node: (value for value in node.inputs if value is not source)))
 
 
+def _behind_exponentials(graph: Graph, end: Node) -> set[Node]:
+    return set(graph.makers(end.outputs[0], lambda node: () if node.name in ("exp", "softmax") else node.inputs))
+
+
 def _written_out(graph: Graph, end: Node) -> _Softmax | None:
     """The softmax of which `end` makes the probabilities, if it does."""
     if end.name in ("div", "mul") and len(end.inputs) == 2:
@@ -109,7 +113,10 @@ def _of_quotient(graph: Graph, end: Node) -> _Softmax | None:
             continue
         weights = _uncast(graph, numerator)
         seed = _exponential(graph, weights)
-        if seed is None or not _is_along(seed, dim) or not _sums_to_one(weights.tensor, end.outputs[0].tensor, dim):
+        if seed is None or not _is_along(seed, dim):
+            continue
+        graph.tape.judged.update(_behind_exponentials(graph, end))
+        if not _sums_to_one(weights.tensor, end.outputs[0].tensor, dim):
             continue
         scores = _unshifted(graph, seed.inputs[0], dim)
         if _is_same(graph, _uncast(graph, total.inputs[0]), weights, scores, dim):
@@ -128,6 +135,7 @@ def _of_picked(graph: Graph, end: Node) -> tuple[Node, ...]:
             continue
         dim = _summed_axis(total)
         seed = graph.producer(_uncast(graph, pick.inputs[0]))
+        graph.tape.judged.update(_behind_exponentials(graph, end))
         if (
             dim is not None
             and seed is not None

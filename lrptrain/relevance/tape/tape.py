@@ -117,6 +117,8 @@ class Tape(TorchFunctionMode):
         self._running: RunningModule | None = None
         # Whether a custom autograd function, with a backward pass of its own, made something of the input.
         self._has_functions = False
+        # The operations whose numbers have decided whether they are an activation, or a softmax, together.
+        self.judged: set[Node] = set()
         # Whether the model itself wants a graph. What depends on the input has one in any case.
         self._graph = True
 

@@ -212,3 +212,52 @@ def test_a_plan_is_tried_for_three_states_of_the_weights(monkeypatch: pytest.Mon
         (state,) = plans._known[model].values()
         states.append((state.tried, state.dropped))
     assert states == [(1, 0), (2, 0), (3, 0), (3, 0), (3, 0), (3, 0)]
+
+
+class Joined(nn.Module):
+    """What several calls are together, an activation or a softmax or neither, is told by a number."""
+
+    def __init__(self, kind: str):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.last = nn.Linear(6, 6), nn.Linear(6, 3)
+        self.kind, self.number, self.weight = kind, 0.0, nn.Parameter(torch.zeros(1))
+
+    def forward(self, x: Tensor, other: Tensor) -> Tensor:
+        t = self.first(x)
+        made = {
+            "a number": lambda: F.relu(t) + self.number * (t - 1),
+            "a quotient": lambda: F.relu(t) + self.number * (2.0 / t.exp()),
+            "a weight": lambda: F.relu(t) + self.weight * (1 - t),
+            "an input": lambda: (t + other) * torch.sigmoid(t),
+            "a sum": lambda: torch.exp(t) / (other[:, :1] + torch.exp(t).sum(-1, keepdim=True)),
+            "an activation": lambda: 0.5 * t * (1 + torch.tanh(0.8 * (t + 0.045 * torch.pow(t, 3)))),
+        }
+        return self.last(made[self.kind]())
+
+
+@pytest.mark.parametrize("method", RULES)
+@pytest.mark.parametrize("kind", ["a number", "a quotient", "a weight", "an input", "a sum", "an activation"])
+def test_numbers_that_tell_what_calls_are_together_are_looked_at_again(kind: str, method: str):
+    model = Joined(kind).double().eval()
+    x, other = torch.randn(4, 6, dtype=torch.float64), torch.zeros(4, 6, dtype=torch.float64)
+
+    def ask() -> Tensor | str:
+        try:
+            return lrptrain.attribute(model, {"x": x, "other": other}, 1, method, explain="x").scores
+        except UNSUPPORTED as error:
+            return type(error).__name__
+
+    for step in range(5):
+        with torch.no_grad():
+            model.last.weight.add_(0.01)  # a plan is tried for three states of the weights
+            if step == 4:
+                model.number, other = 0.7, other + 0.5
+                model.weight.data.fill_(0.7)
+        with plainly():
+            expected = ask()
+        found = ask()
+        assert isinstance(found, str) == isinstance(expected, str)
+        torch.testing.assert_close(found, expected) if isinstance(found, Tensor) else None
+        if step == 3:
+            assert (state_of(model).plan is not None) == (kind in ("a number", "a quotient", "an activation"))
