@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from lrptrain.monitor.config import MonitorConfig
+
 
 @dataclass(frozen=True)
 class _Declared:
@@ -34,6 +36,10 @@ class RunState:
     """A stage of a monitor, whose values belong to a run."""
 
     _declared: ClassVar[dict[str, _Declared]] = {}
+
+    def __init__(self, config: MonitorConfig, inform: Callable[[str], None]) -> None:
+        self._config = config
+        self._inform = inform
 
     def __init_subclass__(cls) -> None:
         cls._declared = {name: value for name, value in vars(cls).items() if isinstance(value, _Declared)}
