@@ -56,8 +56,8 @@ def log_to_wandb(experiment: Any, record: EpochRecord) -> None:
         blocks = (f"<h4>{html.escape(text.caption)}</h4>\n{text.html}" for text in record.texts)
         media[f"{record.prefix}/highlights"] = wandb.Html("\n".join(blocks), inject=False)
     for name, columns in record_tables(record).items():
-        table_columns = _with_media(wandb, columns, record) if name == "samples" else columns
-        media[f"{record.prefix}/{name}"] = _table(wandb, table_columns)
+        columns = _with_media(wandb, columns, record) if name == "samples" else columns
+        media[f"{record.prefix}/{name}"] = wandb.Table(columns=list(columns), data=rows_of(columns))
     media |= _proofs(wandb, record)
     # One call for all of it: every call makes a new row in the history of the run.
     if media:
@@ -136,10 +136,6 @@ def _with_media(wandb: Any, samples: dict[str, list[Any]], record: EpochRecord) 
         if media:
             columns[name] = [media.get(sample_id) for sample_id in ids]
     return columns
-
-
-def _table(wandb: Any, columns: dict[str, list[Any]]) -> Any:
-    return wandb.Table(columns=list(columns), data=rows_of(columns))
 
 
 def _alert(wandb: Any, experiment: Any, finding: Finding) -> None:
