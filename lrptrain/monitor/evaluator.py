@@ -150,7 +150,9 @@ class Evaluator:
         first = _first(relevance)
         are_rows = _are_rows(batch, first)
         grid = None if are_rows else first.grid
-        evidence, regions = token_annotations(batch, _steps(batch, first) or grid, self.config.show.region_names)
+        is_series = has_rows(batch) and first.grid is None and not are_rows
+        places = (first.scores.shape[1],) if is_series else grid
+        evidence, regions = token_annotations(batch, places, self.config.show.region_names)
         # columns[name][i] is the value of sample i, such as columns["label/energy_pointing_game"][0].
         columns = ratios | _scores(relevance, evidence, regions)
         is_text = first.grid is None and "input_ids" in batch
@@ -215,7 +217,7 @@ class Evaluator:
             again = recording.attribute(predicted, for_label.method, **options).scores
             scores = torch.where((predicted != labels)[:, None], again, scores)
         elif len(misread):
-            some = _rows(inputs, misread)
+            some = inputs[misread] if isinstance(inputs, Tensor) else samples_of(inputs, misread)
             again = attribute(model, some, predicted[misread], for_label.method, explain=explain, **options).scores
             scores = scores.index_copy(0, misread, again)
         for_predicted = Relevance(scores, for_label.logits, predicted, for_label.method, for_label.grid)
@@ -280,17 +282,6 @@ def _are_rows(batch: Mapping[str, Any], relevance: Relevance) -> bool:
     if not has_rows(batch) or relevance.scores.shape[1] != rows_in(batch).shape[1]:
         return False
     return relevance.grid is None or grid_sizes(batch) is not None
-
-
-def _steps(batch: Mapping[str, Any], relevance: Relevance) -> tuple[int] | None:
-    """Return how many parts the time of series has in a map; None of all else."""
-    is_series = has_rows(batch) and relevance.grid is None and not _are_rows(batch, relevance)
-    return (relevance.scores.shape[1],) if is_series else None
-
-
-def _rows(inputs: Tensor | dict[str, Any], rows: Tensor) -> Tensor | dict[str, Any]:
-    """Return some rows of a model's inputs."""
-    return inputs[rows] if isinstance(inputs, Tensor) else samples_of(inputs, rows)
 
 
 def _mixing_ratios(model: nn.Module, batch: Mapping[str, Tensor]) -> dict[str, list[float]]:
