@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -337,19 +338,14 @@ def _heard_in_forward(model: nn.Module, batch: Mapping[str, Any]) -> tuple[dict[
     def note(name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         heard[name] += _copies(args, kwargs)
 
-    handles = [
-        child.register_forward_pre_hook(partial(note, name), with_kwargs=True) for name, child in parts(model).items()
-    ]
-    try:
-        inputs = model_inputs(model, batch)
-        with torch.no_grad(), preserved(model):
+    with ExitStack() as hooks:
+        for name, child in parts(model).items():
+            hooks.enter_context(child.register_forward_pre_hook(partial(note, name), with_kwargs=True))
+        with suppress(Exception), torch.no_grad(), preserved(model):
+            inputs = model_inputs(model, batch)
             output = model(**inputs) if isinstance(inputs, dict) else model(inputs)
             return heard, read_logits(output, batch_length(batch))
-    except Exception:
-        return None
-    finally:
-        for handle in handles:
-            handle.remove()
+    return None
 
 
 def check_bytes(model: nn.Module, batch: Mapping[str, Any], listener: InputListener, step: str) -> None:
