@@ -64,8 +64,6 @@ class ExplanationAudit(ModelCallback):
         ValueError: At construction or when training is set up, with what to change.
     """
 
-    result: AuditResult | None
-
     def __init__(
         self,
         methods: Sequence[str] = AUDITED_METHODS,
@@ -94,7 +92,7 @@ class ExplanationAudit(ModelCallback):
         self.on_error = on_error
         check_run_name(run_name)
         self.run_name = run_name
-        self.result = None
+        self.result: AuditResult | None = None
 
     def setup(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", stage: str) -> None:
         """Reject what cannot work before the first step."""
@@ -109,7 +107,6 @@ class ExplanationAudit(ModelCallback):
         self._draw = ValidationSample(self.max_samples, self.settings.seed)
 
     def _read(self, batch: Any) -> dict[str, Any]:
-        """Return a batch in the contract's form."""
         return read_batch(batch, self.batch_adapter, find_task(self.task, self._model))
 
     def on_validation_batch_end(
@@ -165,9 +162,12 @@ class ExplanationAudit(ModelCallback):
         assert self._model is not None
         folder = self._folder(trainer)
         with torch.autocast(pl_module.device.type, enabled=False):
+            batches = batched(samples, self.settings.batch_size, pl_module.device)
+            # In the precision of the trainer's plugin: "64-true", for instance, gives the model doubles.
+            batches = [trainer.precision_plugin.convert_input(batch) for batch in batches]
             result = self.result = run_audit(
                 self._model,
-                self._batches(trainer, pl_module, samples),
+                batches,
                 self.methods,
                 budget=self.budget,
                 settings=self.settings,
@@ -180,13 +180,6 @@ class ExplanationAudit(ModelCallback):
         with self._failures.caught("writing files"):
             write_audit_report(result, folder)
         log_to_all(audit_scalars(result), trainer, self._failures)
-
-    def _batches(
-        self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", samples: Sequence[Sample]
-    ) -> list[dict[str, torch.Tensor]]:
-        # In the precision of the trainer's plugin: "64-true", for instance, gives the model doubles.
-        batches = batched(samples, self.settings.batch_size, pl_module.device)
-        return [trainer.precision_plugin.convert_input(batch) for batch in batches]
 
     def _folder(self, trainer: "pl.Trainer") -> Path:
         """Return the folder of the audit: beside the record of a monitor, or in a run folder of its own."""

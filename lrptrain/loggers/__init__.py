@@ -25,14 +25,7 @@ import pkgutil
 from dataclasses import replace
 from typing import Any
 
-from lrptrain.loggers.local import (
-    RecordWriter,
-    read_class_maps,
-    read_events,
-    read_findings,
-    read_samples,
-    write_record,
-)
+from lrptrain.loggers.local import RecordWriter, read_class_maps, read_events, read_findings, read_samples, write_record
 from lrptrain.loggers.metrics import LoggedMetric
 from lrptrain.loggers.mlflow import MLflowRun
 from lrptrain.loggers.record import ClassMap, EpochRecord, Highlight, Input, Picture

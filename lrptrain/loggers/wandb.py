@@ -152,7 +152,6 @@ def _scalars_to_logger(logger: Any, record: EpochRecord) -> None:
 
 
 def _scalars_to_run(run: Any, record: EpochRecord) -> None:
-    """Log a record's scalars to a W&B run beside what the script logs."""
     define_metrics(run, record)
     RunBeside(run, record.step).log({**record.scalars, "epoch": record.epoch, _STEP: record.step})
 

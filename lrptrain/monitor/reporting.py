@@ -209,7 +209,6 @@ def _excerpt(cue: Cue, evaluation: Evaluation, row: int, name_tokens: Callable[[
 
 
 def _continued(finding: Finding, before: Finding | None) -> Finding:
-    """Return a finding with its history."""
     earlier = before or replace(finding, history=(), verdicts=(), epochs=())
     return replace(
         finding,
