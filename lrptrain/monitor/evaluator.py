@@ -141,7 +141,10 @@ class Evaluator:
         batch = collate(samples, self.device)
         inputs = model_inputs(self.model, batch)
         with self.forward_context():
-            recording = self._record(batch, inputs) if self._is_recorded(batch, num_classes) else None
+            # Several maps of one pass are walked back from a recording; one by a plan costs less.
+            is_walked = num_classes > 0 or needs_tape(self.method, self.config.method_options)
+            is_recorded = is_walked or self.config.meaning.has_labels or of_batches(self.model, batch) is not self.model
+            recording = self._record(batch, inputs) if is_recorded else None
             relevance = self._explain(recording, inputs, samples)
             probabilities = self.config.meaning.probabilities(_first(relevance).logits).cpu().numpy()
             class_maps = self._explain_classes(recording, relevance, probabilities, num_classes)
@@ -185,11 +188,6 @@ class Evaluator:
                 class_maps={target: row[:length] for target, row in class_maps[i].items()},
                 labels=labels[i],
             )
-
-    def _is_recorded(self, batch: Mapping[str, Any], num_classes: int) -> bool:
-        """Whether maps are walked back from a recording, as several of one pass are; one by a plan costs less."""
-        is_walked = num_classes > 0 or needs_tape(self.method, self.config.method_options)
-        return is_walked or self.config.meaning.has_labels or of_batches(self.model, batch) is not self.model
 
     def _explain(
         self, recording: Recording | None, inputs: Tensor | dict[str, Any], samples: Sequence[Sample]
