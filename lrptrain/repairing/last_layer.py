@@ -31,8 +31,7 @@ class LastLayer:
 class _Call:
     """One call of a linear layer."""
 
-    name: str
-    module: nn.Linear
+    layer: LastLayer
     given: Tensor
     returned: Tensor
 
@@ -43,7 +42,7 @@ def find_last_layer(model: nn.Module, batch: Batch) -> LastLayer:
     calls: list[_Call] = []
 
     def note(name: str, module: nn.Linear, args: Any, kwargs: Any, output: Tensor) -> None:
-        calls.append(_Call(name, module, _input_of(args, kwargs), output))
+        calls.append(_Call(LastLayer(name, module), _input_of(args, kwargs), output))
 
     with ExitStack() as hooks:
         for name, each in linear.items():
@@ -62,8 +61,8 @@ def find_last_layer(model: nn.Module, batch: Batch) -> LastLayer:
             "width]), so that there is no last layer to train anew; guidance during training changes such a model, "
             "too"
         )
-    chosen = makers[-1]
-    if not _is_plain(chosen):
+    chosen = makers[-1].layer
+    if not _is_plain(makers[-1]):
         raise ValueError(
             f"the last layer {chosen.name!r} is no plain linear layer: its weight is computed from other parameters "
             "(as by weight_norm), or its output is more than weight and bias make of what it is given"
@@ -73,9 +72,9 @@ def find_last_layer(model: nn.Module, batch: Batch) -> LastLayer:
         for name, weight in unwrap(model).named_parameters(remove_duplicate=False)
         if weight is chosen.module.weight
     ]
-    if len(shared) > 1 or sum(call.module is chosen.module for call in calls) > 1:
+    if len(shared) > 1 or sum(call.layer.module is chosen.module for call in calls) > 1:
         raise ValueError(f"the last layer {chosen.name!r} is used in other places, too, which would change with it")
-    return LastLayer(chosen.name, chosen.module)
+    return chosen
 
 
 def read_features(model: nn.Module, layer: LastLayer, batches: Iterable[Batch]) -> Float[np.ndarray, "samples width"]:
@@ -98,7 +97,7 @@ def _input_of(args: tuple[Tensor, ...], kwargs: Mapping[str, Tensor]) -> Tensor:
 
 def _is_plain(call: _Call) -> bool:
     """Return whether other numbers in the layer's weight and bias change its output as a linear layer's."""
-    layer = call.module
+    layer = call.layer.module
     # A parametrised weight is an attribute, which the next call computes again.
     if "weight" not in dict(layer.named_parameters(recurse=False)):
         return False
