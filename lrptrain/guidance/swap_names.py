@@ -58,17 +58,14 @@ class HoldsCue(Protocol):
     @property
     def cue(self) -> Cue | None:
         """The cue; None where it was read from a record."""
-        ...
 
     @property
     def verdict(self) -> str:
         """Whether the model relies on it."""
-        ...
 
     @property
     def is_fault(self) -> bool:
         """Whether it is a fault."""
-        ...
 
 
 SwapOption = str | Cue | HoldsCue | Sequence[str | Cue | HoldsCue]
