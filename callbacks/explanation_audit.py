@@ -162,12 +162,9 @@ class ExplanationAudit(ModelCallback):
         assert self._model is not None
         folder = self._folder(trainer)
         with torch.autocast(pl_module.device.type, enabled=False):
-            batches = batched(samples, self.settings.batch_size, pl_module.device)
-            # In the precision of the trainer's plugin: "64-true", for instance, gives the model doubles.
-            batches = [trainer.precision_plugin.convert_input(batch) for batch in batches]
             result = self.result = run_audit(
                 self._model,
-                batches,
+                self._batches(trainer, pl_module, samples),
                 self.methods,
                 budget=self.budget,
                 settings=self.settings,
@@ -180,6 +177,13 @@ class ExplanationAudit(ModelCallback):
         with self._failures.caught("writing files"):
             write_audit_report(result, folder)
         log_to_all(audit_scalars(result), trainer, self._failures)
+
+    def _batches(
+        self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", samples: Sequence[Sample]
+    ) -> list[dict[str, torch.Tensor]]:
+        # In the precision of the trainer's plugin: "64-true", for instance, gives the model doubles.
+        batches = batched(samples, self.settings.batch_size, pl_module.device)
+        return [trainer.precision_plugin.convert_input(batch) for batch in batches]
 
     def _folder(self, trainer: "pl.Trainer") -> Path:
         """Return the folder of the audit: beside the record of a monitor, or in a run folder of its own."""
