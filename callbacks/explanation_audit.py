@@ -64,8 +64,6 @@ class ExplanationAudit(ModelCallback):
         ValueError: At construction or when training is set up, with what to change.
     """
 
-    result: AuditResult | None
-
     def __init__(
         self,
         methods: Sequence[str] = AUDITED_METHODS,
@@ -94,7 +92,7 @@ class ExplanationAudit(ModelCallback):
         self.on_error = on_error
         check_run_name(run_name)
         self.run_name = run_name
-        self.result = None
+        self.result: AuditResult | None = None
 
     def setup(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", stage: str) -> None:
         """Reject what cannot work before the first step."""
@@ -109,7 +107,6 @@ class ExplanationAudit(ModelCallback):
         self._draw = ValidationSample(self.max_samples, self.settings.seed)
 
     def _read(self, batch: Any) -> dict[str, Any]:
-        """Return a batch in the contract's form."""
         return read_batch(batch, self.batch_adapter, find_task(self.task, self._model))
 
     def on_validation_batch_end(

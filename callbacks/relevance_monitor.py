@@ -149,7 +149,6 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         self._reset()
 
     def _reset(self) -> None:
-        """Forget an earlier run."""
         self.core.reset()
         self._listener: InputListener | None = None
         self._batch: Any = None

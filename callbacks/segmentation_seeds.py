@@ -68,10 +68,6 @@ class SegmentationSeeds(ModelCallback):
         ValueError: At construction or when training is set up, with what to change.
     """
 
-    dataloader_idx: int
-    folder: Path | None
-    scores: dict[str, dict[str, Any]]
-
     def __init__(
         self,
         config: PseudoMaskConfig | None = None,
@@ -97,15 +93,18 @@ class SegmentationSeeds(ModelCallback):
         self.model = model
         self.batch_adapter = batch_adapter
         self.class_names = class_names
-        self.dataloader_idx = dataloader_idx
+        self.dataloader_idx: int = dataloader_idx
         self.on_error = on_error
         check_run_name(run_name)
         self.run_name = run_name
-        self.folder = None
-        self.scores = {}
         self._named_folder = Path(folder) if folder is not None else None
+        self._reset()
+
+    def _reset(self) -> None:
+        self.folder: Path | None = None
+        self.scores: dict[str, dict[str, Any]] = {}
         self._run_folder: Path | None = None
-        self._failures = Failures(on_error, "SegmentationSeeds")
+        self._failures = Failures(self.on_error, "SegmentationSeeds")
 
     def setup(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", stage: str) -> None:
         """Reject what cannot work before the first step, not at the end of the training."""
@@ -117,10 +116,7 @@ class SegmentationSeeds(ModelCallback):
             raise ValueError("SegmentationSeeds exports the validation images: give the trainer some, or split='train'")
         if self.config.threshold is None:
             inform(f"SegmentationSeeds: {THRESHOLD_LINE}")
-        self.folder = None
-        self.scores = {}
-        self._run_folder = None
-        self._failures = Failures(self.on_error, "SegmentationSeeds")
+        self._reset()
 
     @property
     def failures(self) -> int:

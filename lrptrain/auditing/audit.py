@@ -152,19 +152,19 @@ def run_audit(
     Units that fail say why.
     """
     selected = select_tests(settings.tests)
-    clock = _Clock(budget) if started is None else _Clock(budget, started)
+    started = time.monotonic() if started is None else started
     batches = list(batches)
     with task.reading(), evaluation_with_gradients(unwrap(model)) as model:
         context = AuditContext(model, predict_batches(model, batches), tuple(methods), settings)
         store = Store(None if folder is None else Path(folder) / UNITS_FILE)
-        runner = _Runner(context, store, fingerprint(model, batches), clock)
+        runner = _Runner(context, store, fingerprint(model, batches), budget, started)
         results = []
         for result in runner.run_all(selected):
             results.append(result)
             if progress is not None:
                 progress(result)
         advice = runner.advice(selected)
-    return AuditResult.from_units(context, results, budget, clock.spent(), advice)
+    return AuditResult.from_units(context, results, budget, time.monotonic() - started, advice)
 
 
 class OutOfTimeError(BaseException):
@@ -179,29 +179,8 @@ def _ending(model: nn.Module, deadline: float) -> Iterator[None]:
         if time.monotonic() > deadline:
             raise OutOfTimeError
 
-    handle = model.register_forward_pre_hook(check)
-    try:
+    with model.register_forward_pre_hook(check):
         yield
-    finally:
-        handle.remove()
-
-
-@dataclass
-class _Clock:
-    """The time that an audit has, and what is left of it, in seconds."""
-
-    budget: float
-    started: float = field(default_factory=lambda: time.monotonic())
-
-    def spent(self) -> float:
-        return time.monotonic() - self.started
-
-    def left(self) -> float:
-        return self.budget - self.spent()
-
-    @property
-    def deadline(self) -> float:
-        return self.started + self.budget
 
 
 @dataclass(frozen=True)
@@ -214,15 +193,19 @@ class _Cost:
 
 @dataclass
 class _Runner:
-    """Runs tests unit by unit, as long as there is time."""
+    """Runs tests unit by unit, as long as there is time: `budget` seconds from `started` on."""
 
     context: AuditContext
     store: Store
     fingerprint: str
-    clock: _Clock
+    budget: float
+    started: float
     _paces: dict[str, float] = field(default_factory=dict)  # seconds of the last unit by those that were expected
     _costs: dict[str, "_Cost"] = field(default_factory=dict)  # of the last unit of each test
     _too_long: set[tuple[str, str]] = field(default_factory=set)  # test and unit
+
+    def _left(self) -> float:
+        return self.budget - (time.monotonic() - self.started)
 
     def run_all(self, tests: Sequence[AuditTest]) -> Iterator[UnitResult]:
         """Yield the results of all units: from the store, measured, or with the reason why there is none.
@@ -241,10 +224,10 @@ class _Runner:
         """Return how many methods could be judged in the time, and what one more takes; "" where time was enough."""
         deciding = {test.name for test in tests if test.decides_verdict}
         missing = {unit for test, unit in self._too_long if test in deciding}
-        if not missing or not self.clock.budget:
+        if not missing or not self.budget:
             return ""
         methods = self.context.methods
-        judged = f"{len(methods) - len(missing)} of {len(methods)} methods were judged in {self.clock.budget:g} s"
+        judged = f"{len(methods) - len(missing)} of {len(methods)} methods were judged in {self.budget:g} s"
         costs = [self._costs[name] for name in deciding if name in self._costs]
         if not costs:
             return f"{judged}: raise budget."
@@ -266,7 +249,6 @@ class _Runner:
             yield self._result(test, unit)
 
     def _result(self, test: AuditTest, unit: str) -> UnitResult:
-        """Return the result of a unit."""
         key = f"{self.fingerprint} {test.name} {unit} {test.value_settings(self.context)}"
         saved = self.store.get(key)
         if saved is not None:
@@ -284,23 +266,22 @@ class _Runner:
 
     def _measure(self, test: AuditTest, unit: str) -> UnitResult:
         """Return the result of a unit, if it fits into the time that is left."""
-        budget = self.clock.budget
-        if self.clock.left() <= 0:
-            return self._without(test, unit, f"not run: the budget of {budget:g} s is used up")
+        if self._left() <= 0:
+            return self._without(test, unit, f"not run: the budget of {self.budget:g} s is used up")
         cost = self._expected(test, unit)
         # Estimates from a few samples are too high (a batch costs less than its samples one by one), so the pace of the
         # last unit corrects them; it never makes them larger.
         seconds = cost.seconds * self._paces.get(test.name, 1.0)
-        left = max(self.clock.left(), 0.0)
+        left = max(self._left(), 0.0)
         if not cost.is_known or seconds > left:
             about = f"about {seconds:.0f} s" if cost.is_known else "more"
-            reason = f"it takes {about}, and {left:.0f} s of {budget:g} s are left"
+            reason = f"it takes {about}, and {left:.0f} s of {self.budget:g} s are left"
             return self._without(test, unit, f"not run: {reason}: raise the budget")
         try:
-            with _ending(self.context.model, self.clock.deadline):
+            with _ending(self.context.model, self.started + self.budget):
                 values, seconds = self._timed(lambda: test.run(self.context, unit))
         except OutOfTimeError:
-            return self._without(test, unit, f"not finished: the budget of {budget:g} s is used up")
+            return self._without(test, unit, f"not finished: the budget of {self.budget:g} s is used up")
         self._paces[test.name] = min(seconds / max(cost.seconds, 1e-9), 1.0)
         self._costs[test.name] = _Cost(seconds, True)
         return UnitResult(test.name, unit, values, seconds)
@@ -318,7 +299,7 @@ class _Runner:
         # The same few samples for all tests: their maps are made once.
         few = self.context.cached("first samples", lambda: self.context.first_samples(TRIAL_SAMPLES))
         # No batch takes less than a few of its samples: a trial that takes longer says that the whole does not fit.
-        longest = self.clock.left() / (len(self.context.batches) if len(few) < len(self.context) else 1)
+        longest = self._left() / (len(self.context.batches) if len(few) < len(self.context) else 1)
         ratio = len(self.context) / len(few)
         try:
             with _ending(self.context.model, time.monotonic() + longest):

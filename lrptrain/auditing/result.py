@@ -171,16 +171,7 @@ class AuditResult:
     def to_dict(self) -> dict[str, Any]:
         """Return everything with the names that the files of an audit use."""
         # The files call the unit "of", as in "perturbation of rollout".
-        units = [
-            {
-                "test": each.test,
-                "of": each.unit,
-                "values": each.values,
-                "seconds": each.seconds,
-                "problem": each.problem,
-            }
-            for each in self.units
-        ]
+        units = [{"of" if name == "unit" else name: x for name, x in vars(each).items()} for each in self.units]
         return {**asdict(self), "units": units}
 
 

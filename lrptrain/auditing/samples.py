@@ -41,7 +41,6 @@ def draw_samples(
 
 
 def _say_left_out(problems: Mapping[int | str, str], remaining: int) -> None:
-    """Warn of samples that cannot be used."""
     if not problems:
         return
     sample_id, problem = next(iter(problems.items()))

@@ -2,6 +2,7 @@
 
 import json
 import math
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,9 @@ class Store:
         self._entries: dict[str, Values] = {}
         if path is not None and path.exists():
             for line in read_text(path).splitlines():
-                self._read(line)
+                with suppress(ValueError, TypeError, KeyError, RecursionError):
+                    entry = json.loads(line)
+                    self._entries[entry["key"]] = _with_nan(entry["values"])
 
     def get(self, key: str) -> Values | None:
         """Return what was measured under a key; None if nothing was."""
@@ -43,13 +46,6 @@ class Store:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
         append_json_line(self.path, {"key": key, "values": values})
-
-    def _read(self, line: str) -> None:
-        try:
-            entry = json.loads(line)
-            self._entries[entry["key"]] = _with_nan(entry["values"])
-        except (ValueError, TypeError, KeyError, RecursionError):
-            return
 
 
 def _with_nan(value: Any) -> Any:

@@ -111,13 +111,10 @@ def candidates(arguments: Mapping[str, Any], length: int | None) -> dict[str, Te
         return known
     images = {name: x for name, x in tensors.items() if x.ndim >= 4 and x.is_floating_point()}
     rows = {name: x for name, x in tensors.items() if x.ndim == 3 and x.is_floating_point()}
-    ids = {name: x for name, x in tensors.items() if _is_ids(x)}
+    whole = {name: x for name, x in tensors.items() if x.ndim == 2 and not x.is_floating_point()}
+    # Not only 0 and 1, as those of masks and types.
+    ids = {name: x for name, x in whole.items() if x.dtype is not torch.bool and bool((x > 1).any())}
     return images or rows or ids or tensors
-
-
-def _is_ids(x: Tensor) -> bool:
-    """Return whether whole numbers may be token ids: not only 0 and 1, as those of masks and types."""
-    return x.ndim == 2 and not x.is_floating_point() and x.dtype is not torch.bool and bool((x > 1).any())
 
 
 def split_call(arguments: Mapping[str, Any], explained: str, length: int) -> tuple[Call, dict[str, Tensor]]:

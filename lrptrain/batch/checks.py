@@ -1,6 +1,6 @@
 """Values that cannot be used: which samples of a batch hold some, and what is wrong with them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,8 +35,11 @@ def vocabulary_size(model: nn.Module) -> int | None:
 
 def check_values(batch: Mapping[str, Any], limits: Limits = Limits()) -> None:
     """Reject values that no sample can have."""
-    for check in _CHECKS:
-        check(batch, limits)
+    _check_inputs(batch, limits)
+    _check_label(batch, limits)
+    _check_mask(batch)
+    _check_boxes(batch)
+    _check_rationale(batch)
 
 
 def unusable(batch: Mapping[str, Any], limits: Limits = Limits()) -> dict[int, str]:
@@ -96,7 +99,7 @@ def _check_label(batch: Mapping[str, Any], limits: Limits) -> None:
     )
 
 
-def _check_mask(batch: Mapping[str, Any], limits: Limits) -> None:
+def _check_mask(batch: Mapping[str, Any]) -> None:
     mask = batch.get("mask")
     volume = next((batch[name] for name in IMAGES if name in batch and batch[name].ndim == 5), None)
     if mask is not None and volume is not None:
@@ -146,7 +149,7 @@ def check_aspect_ratio(mask: tuple[int, int], image: tuple[int, int]) -> None:
         )
 
 
-def _check_boxes(batch: Mapping[str, Any], limits: Limits) -> None:
+def _check_boxes(batch: Mapping[str, Any]) -> None:
     boxes = batch.get("boxes")
     image = _image(batch)
     if boxes is None or image is None or "mask" in batch:
@@ -173,7 +176,7 @@ def _check_boxes(batch: Mapping[str, Any], limits: Limits) -> None:
         )
 
 
-def _check_rationale(batch: Mapping[str, Any], limits: Limits) -> None:
+def _check_rationale(batch: Mapping[str, Any]) -> None:
     rationale = batch.get("rationale")
     name = next((name for name in ("input_ids", *IMAGES) if name in batch), "")
     if rationale is None or not (name == "input_ids" or has_rows(batch)):
@@ -189,12 +192,3 @@ def _image(batch: Mapping[str, Any]) -> Tensor | None:
     """Return images `[batch, channels, height, width]`, None where there are none."""
     image = next((batch[name] for name in IMAGES if name in batch), None)
     return image if image is not None and image.ndim == 4 else None
-
-
-_CHECKS: Sequence[Callable[[Mapping[str, Any], Limits], None]] = (
-    _check_inputs,
-    _check_label,
-    _check_mask,
-    _check_boxes,
-    _check_rationale,
-)

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Shaped, UInt8
+from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
 from lrptrain.batch.annotations import IGNORED, boxes_to_mask
@@ -189,8 +189,8 @@ class CocoTransforms:
         """
         from torchvision import tv_tensors
 
-        label = _label(objects, self.categories, self.label)
-        mask = coco_mask(objects, (image.height, image.width), _evident(self.categories, label))
+        label, evident = _label_and_evident(objects, self.categories, self.label)
+        mask = coco_mask(objects, (image.height, image.width), evident)
         image, mask = self.transforms(image, tv_tensors.Mask(mask))
         target = {"mask": mask.as_subclass(Tensor)}
         return image, target if self.categories is None else {**target, "label": label}
@@ -228,17 +228,18 @@ class CocoAdapter:
     def _sample(self, target: Any, size: tuple[int, int]) -> tuple[UInt8[Tensor, "height width"], int]:
         wrapped = isinstance(target, Mapping)
         objects: Objects = _unwrapped(target) if wrapped else target
-        label = _label(objects, self.categories, self.label)
-        evident = _evident(self.categories, label)
+        label, evident = _label_and_evident(objects, self.categories, self.label)
         if not objects:
             return coco_mask(objects, size), label
         if wrapped and "masks" in target:
-            mask = _union(target["masks"], [evident is None or each["category_id"] in evident for each in objects])
+            chosen = torch.tensor([evident is None or each["category_id"] in evident for each in objects])
+            mask = (target["masks"].as_subclass(Tensor)[chosen] != 0).any(0).to(torch.uint8)
         else:
             mask = coco_mask(objects, self._picture_size(objects), evident)
         if not self.stretched:
             check_aspect_ratio((mask.shape[0], mask.shape[1]), size)
-        return _resized(mask, size), label
+        resized = torch.nn.functional.interpolate(mask[None, None].float(), size, mode="nearest-exact")
+        return resized[0, 0].to(torch.uint8), label
 
     def _picture_size(self, objects: Objects) -> tuple[int, int]:
         for each in objects:
@@ -282,24 +283,12 @@ def _unwrapped(target: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{"category_id": int(label)} for label in labels]
 
 
-def _label(objects: Objects, categories: Sequence[int] | None, choose: Callable[[Objects], int | None]) -> int:
-    """Return the index of the class of an image; -1 for none."""
-    if categories is None:
-        return -1
-    category = choose([each for each in objects if each["category_id"] in categories])
-    return -1 if category is None else list(categories).index(category)
-
-
-def _evident(categories: Sequence[int] | None, label: int) -> Collection[int] | None:
-    """Return the categories whose objects are evidence."""
-    return categories if categories is None or label < 0 else (categories[label],)
-
-
-def _union(masks: Shaped[Tensor, "objects height width"], evident: Sequence[bool]) -> UInt8[Tensor, "height width"]:
-    chosen = masks.as_subclass(Tensor)[torch.tensor(evident, dtype=torch.bool)]
-    return (chosen != 0).any(0).to(torch.uint8)
-
-
-def _resized(mask: UInt8[Tensor, "height width"], size: tuple[int, int]) -> UInt8[Tensor, "height width"]:
-    resized: Tensor = torch.nn.functional.interpolate(mask[None, None].float(), size, mode="nearest-exact")
-    return resized[0, 0].to(torch.uint8)
+def _label_and_evident(
+    objects: Objects, categories: Sequence[int] | None, choose: Callable[[Objects], int | None]
+) -> tuple[int, Collection[int] | None]:
+    """Return the index of the class of an image, -1 for none, and the categories whose objects are evidence."""
+    category = None if categories is None else choose([each for each in objects if each["category_id"] in categories])
+    if categories is None or category is None:
+        return -1, categories
+    label = list(categories).index(category)
+    return label, (categories[label],)

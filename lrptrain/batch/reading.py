@@ -291,7 +291,10 @@ def collate(samples: Sequence[Sample], device: torch.device | str = "cpu") -> di
             raise ValueError(f"{name.removeprefix(ARGUMENT)!r} is in some batches and not in others: give it in all")
         fill = _FILL.get(name, IGNORED if name == "mask" else 0)
         # A batch with annotations may meet one without: the latter's samples have annotations that are all ignored.
-        dtype = _common_dtype(present)
+        # A type that holds the values of all. The float of the first sample is the one that the model takes; float64
+        # beside it must not become that of all.
+        floats = [row.dtype for row in present if row.is_floating_point()]
+        dtype = floats[0] if floats else reduce(torch.promote_types, (row.dtype for row in present))
         if len(present) < len(samples):
             filled = torch.full_like(present[0], fill, dtype=dtype)
             present = [sample.tensors.get(name, filled) for sample in samples]
@@ -314,13 +317,6 @@ def collate(samples: Sequence[Sample], device: torch.device | str = "cpu") -> di
     if unmasked and len({len(sample.tensors["input_ids"]) for sample in samples}) > 1:
         raise ValueError("texts of different lengths need an attention_mask in the batch")
     return stacked
-
-
-def _common_dtype(columns: Sequence[Tensor]) -> torch.dtype:
-    """Return a type that holds the values of all: a float before integers, and of several floats the first."""
-    # The float of the first sample is the one that the model takes; float64 beside it must not become that of all.
-    floats = [column.dtype for column in columns if column.is_floating_point()]
-    return floats[0] if floats else reduce(torch.promote_types, (column.dtype for column in columns))
 
 
 def batched(samples: Sequence[Sample], batch_size: int, device: torch.device | str = "cpu") -> list[dict[str, Any]]:

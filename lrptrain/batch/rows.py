@@ -21,8 +21,7 @@ def has_rows(batch: Mapping[str, Any]) -> bool:
 
 def rows_in(batch: Mapping[str, Any]) -> Float[Tensor, "batch rows numbers"]:
     """Return the rows of a batch that has some."""
-    rows: Tensor = next(batch[name] for name in IMAGES if name in batch)
-    return rows
+    return next(batch[name] for name in IMAGES if name in batch)
 
 
 def present_rows(batch: Mapping[str, Any]) -> Bool[Tensor, "batch rows"]:

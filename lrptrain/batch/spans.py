@@ -131,7 +131,6 @@ def _marked_tokens(samples: Sequence[Any], batch: Mapping[str, Any]) -> Tensor:
 
 
 def _sample_spans(sample: Any, text: Any) -> list[Span] | None:
-    """Return the spans of one sample, None for a sample without any."""
     if sample is None or (not isinstance(sample, str) and len(sample) == 0):
         return None
     if isinstance(sample, str):

@@ -47,5 +47,4 @@ def audit_model(
 
 
 def _names(listed: str | None) -> list[str] | None:
-    """Return names separated by commas."""
     return None if listed is None else [name.strip() for name in listed.split(",")]

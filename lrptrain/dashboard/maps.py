@@ -46,7 +46,9 @@ def read_cards(folder: Path, name: str, ids: Sequence[str]) -> dict[str, Any]:
     cards = {}
     for sample_id in ids:
         if sample_id in tables[0]:
-            cards[sample_id] = _card(folder, sample_id, notes, tables)
+            by_target = _maps_of(sample_id, tables)
+            about = about_sample(folder, sample_id, notes, min(_lengths(by_target), default=0))
+            cards[sample_id] = {**about, "maps": _packed_maps(by_target, about)}
     return {"cards": cards, "notes": notes}
 
 
@@ -123,13 +125,6 @@ def _tables(folder: Path, path: Path, notes: list[str]) -> _Tables:
         which = path.name if not rows else f"{CLASS_MAPS}/{path.name}"
         notes.append(f"{which} cannot be read and was passed over: {error}")
     return rows, columns, others
-
-
-def _card(folder: Path, sample_id: str, notes: list[str], tables: _Tables) -> dict[str, Any]:
-    """What a sample is, and its maps by target, those of single classes as `class <name>`; see `packed`."""
-    by_target = _maps_of(sample_id, tables)
-    about = about_sample(folder, sample_id, notes, min(_lengths(by_target), default=0))
-    return {**about, "maps": _packed_maps(by_target, about)}
 
 
 def _maps_of(sample_id: str, tables: _Tables) -> dict[str, Any]:

@@ -35,7 +35,9 @@ def file_in(folder: Path, *parts: str) -> Path | None:
     path = folder.joinpath(*parts)
     # Names come from requests and from files of a run: "../../etc/passwd" or a link to it must not be served.
     try:
-        is_inside = path.is_file() and _lies_in(path, folder)
+        # As texts: the paths of pathlib take several times as long, and a long run has thousands of files.
+        root = os.path.join(os.path.realpath(folder), "")
+        is_inside = path.is_file() and os.path.realpath(path).startswith(root)
     except (OSError, ValueError):  # a name that no file can have
         return None
     return path if is_inside else None
@@ -52,13 +54,6 @@ def proof_picture(folder: Path, name: str) -> Path | None:
         return None
     with path.open("rb") as file:
         return path if file.read(len(PNG)) == PNG else None
-
-
-def _lies_in(path: Path, folder: Path) -> bool:
-    """Return whether a path leads into a folder when all links on the way are followed."""
-    # As texts: the paths of pathlib take several times as long, and a long run has thousands of files.
-    root = os.path.join(os.path.realpath(folder), "")
-    return os.path.realpath(path).startswith(root)
 
 
 def read_json_or_note(path: Path | None, notes: list[str]) -> Any:

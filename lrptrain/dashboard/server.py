@@ -12,15 +12,7 @@ from lrptrain.dashboard.access import token_required
 from lrptrain.dashboard.connections import SECONDS, protocol
 from lrptrain.dashboard.maps import read_cards, read_histories
 from lrptrain.dashboard.notes import LONGEST, read_notes, write_note
-from lrptrain.dashboard.runs import (
-    about_run,
-    changed,
-    file_in,
-    find_runs,
-    proof_picture,
-    read_curves,
-    read_new_events,
-)
+from lrptrain.dashboard.runs import about_run, changed, file_in, find_runs, proof_picture, read_curves, read_new_events
 from lrptrain.dashboard.samples import CONFIDENCE, confidence_or_usual, read_sample_table, read_scores
 from lrptrain.extras import require
 from lrptrain.files import to_json

@@ -50,11 +50,6 @@ class AnnotatedBatches:
         language: How texts are made up; None before the first ones.
     """
 
-    language: Language | None
-    _unguided: int
-    _ends: list[set[int]]
-    _png_masks: PngMasks
-
     def __init__(self, state: GuidanceState) -> None:
         self._state = state
         self._options = state.options
@@ -65,8 +60,8 @@ class AnnotatedBatches:
     def start_over(self) -> None:
         """Forget the batches of an earlier training."""
         self._unguided = 0
-        self.language = None
-        self._ends = []
+        self.language: Language | None = None
+        self._ends: list[set[int]] = []
         self._png_masks = PngMasks()
 
     def read(self, batch: Any, learn: Callable[[], Language] = UNNAMED) -> AnnotatedBatch:
@@ -80,7 +75,9 @@ class AnnotatedBatches:
             return AnnotatedBatch(batch, {}, _none())
 
     def _read(self, batch: Any, learn: Callable[[], Language]) -> tuple[dict[str, Any], Int[Tensor, " guided"]]:
-        columns = self._columns(batch)
+        columns = self._named(batch)
+        if LABELS in columns:  # all of several labels
+            columns["label"] = columns.pop(LABELS)
         if "input_ids" in columns:
             columns[SPECIAL] = self._special(columns, learn)
         self._objective.swap.check_medium(columns)
@@ -131,11 +128,6 @@ class AnnotatedBatches:
         form, ends = self.language.form, ends_of_texts(texts)
         self._ends = [before | found for before, found in zip(self._ends or ends, ends, strict=True)]
         return special_tokens(texts, form.ends, form.padding.token, self._ends).view_as(columns["input_ids"])
-
-    def _columns(self, batch: Any) -> dict[str, Any]:
-        """Return a batch in the contract's form, with all of several labels as its label."""
-        columns = self._named(batch)
-        return columns | ({"label": columns.pop(LABELS)} if LABELS in columns else {})
 
     def _named(self, batch: Any) -> dict[str, Any]:
         """Return a batch in the contract's form, in which the explained input has its name there."""

@@ -27,24 +27,17 @@ class FollowedCues:
         inputs: The inputs of the model in which they lie, as far as anybody heard.
     """
 
-    cues: tuple[Cue, ...]
-    dropped: tuple[Cue, ...]
-    inputs: frozenset[str]
-    _additions: list[list[Cue]]
-    _evaluations: int
-    _at_chance: int
-    _saved: Mapping[str, Any] | None
-
     def __init__(self) -> None:
         self.start_over()
 
     def start_over(self) -> None:
         """Forget an earlier training."""
-        self.cues = self.dropped = ()
-        self.inputs = frozenset()
-        self._additions = []
+        self.cues: tuple[Cue, ...] = ()
+        self.dropped: tuple[Cue, ...] = ()
+        self.inputs: frozenset[str] = frozenset()
+        self._additions: list[list[Cue]] = []
         self._evaluations = self._at_chance = 0
-        self._saved = None
+        self._saved: Mapping[str, Any] | None = None
 
     def follow(self, known: Known) -> str:
         """Take what a monitor knows by now into account, and return what is to be said of it; "" for nothing."""

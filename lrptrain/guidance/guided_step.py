@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -39,6 +39,7 @@ class Progress:
     step: int
 
 
+@dataclass(eq=False)
 class GuidedStep:
     """A step on a batch that is guided.
 
@@ -57,29 +58,22 @@ class GuidedStep:
         replay: What the backward pass must run in; None where it runs as ever.
     """
 
-    def __init__(
-        self,
-        state: GuidanceState,
-        model: nn.Module,
-        trained: nn.Module,
-        batch: AnnotatedBatch,
-        progress: Progress,
-        processes: Processes,
-    ) -> None:
-        self.model = model
-        self.batch = batch
-        self.values: dict[str, float] = {}
-        self.replay: Tape | None = None
-        self._state = state
-        self._trained = trained
-        self._progress = progress
-        self._processes = processes
+    _state: GuidanceState
+    model: nn.Module
+    _trained: nn.Module
+    batch: AnnotatedBatch
+    _progress: Progress
+    _processes: Processes
+    values: dict[str, float] = field(default_factory=dict)
+    replay: Tape | None = None
+    _forward: InterceptedForward | None = None
+    _first: FirstStep | None = None
+    _evidence: Tensor | None = None  # once it is brought to what the model was given
+    _swapped: Swapped | None = None
+
+    def __post_init__(self) -> None:
         # Training on swapped surroundings alone adds no loss: there is no gradient to compare.
-        self._compares = bool(state.objective.weights) and state.strength.compares(progress.batch)
-        self._forward: InterceptedForward | None = None
-        self._first: FirstStep | None = None
-        self._evidence: Tensor | None = None  # once it is brought to what the model was given
-        self._swapped: Swapped | None = None
+        self._compares = bool(self._state.objective.weights) and self._state.strength.compares(self._progress.batch)
 
     @property
     def samples(self) -> int:

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from lrptrain.batch.call import takes
 from lrptrain.batch.reading import ANNOTATIONS
@@ -50,7 +50,9 @@ class GuidedTraining:
         self, options: GuidanceOptions, name: str = "Guidance", inform: Callable[[str], None] = inform
     ) -> None:
         objective = _objective(options, name)
-        strength = _strength(options, objective)
+        # Without a loss there is no gradient to bound, and none would ever be measured.
+        bounded = bool(objective.weights) and options.is_bounded
+        strength = Strength(bounded, options.compare_every_n_batches)
         self.state = GuidanceState(
             options, objective, strength, Failures(options.on_error, name), GuidanceMessages(name, inform)
         )
@@ -150,7 +152,7 @@ class GuidedTraining:
         if not is_guided or scaled:
             return
         gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        if gradients and not _all_finite(gradients):
+        if gradients and not torch.stack(torch._foreach_norm(gradients)).isfinite().all():
             self.state.skipped += 1
             optimizer.zero_grad(set_to_none=True)
 
@@ -185,13 +187,3 @@ def _objective(options: GuidanceOptions, name: str) -> Objective:
     maps = MapSettings(options.method, dict(options.method_options or {}), options.target)
     task = find_task(options.task, several=True)
     return Objective(weights, maps, task, swapped_share, Swap(asked.several, asked.inputs))
-
-
-def _strength(options: GuidanceOptions, objective: Objective) -> Strength:
-    # Without a loss there is no gradient to bound, and none would ever be measured.
-    bounded = bool(objective.weights) and options.is_bounded
-    return Strength(bounded, options.compare_every_n_batches)
-
-
-def _all_finite(gradients: list[Tensor]) -> bool:
-    return bool(torch.stack(torch._foreach_norm(gradients)).isfinite().all())

@@ -54,7 +54,8 @@ class Objective:
                 raise ValueError(unknown_name("guidance loss", name, [SWAP, *LOSSES]))
             if not 0 < weight < float("inf"):
                 raise ValueError(f"the weight of {name} must be positive and finite, not {weight}")
-        if not self.swap.is_default and not self.swaps and not self._takes_second_pass:
+        compares_swapped = any(LOSSES[name].needs is Needs.SECOND_PASS for name in self.weights)
+        if not (self.swap.is_default or self.swaps or compares_swapped):
             raise ValueError(
                 f"swap= says what {SWAP} and consistency swap, and {', '.join(self.weights)} swaps nothing: leave it "
                 "out"
@@ -103,11 +104,6 @@ class Objective:
     def _judges_maps(self) -> bool:
         """Whether a loss is computed from the annotation itself, and so from a recording."""
         return any(LOSSES[name].needs is not Needs.SECOND_PASS for name in self.weights)
-
-    @property
-    def _takes_second_pass(self) -> bool:
-        """Whether a loss compares the prediction with that of swapped samples."""
-        return any(LOSSES[name].needs is Needs.SECOND_PASS for name in self.weights)
 
     @property
     def needs_map(self) -> bool:

@@ -26,11 +26,6 @@ class Strength:
         factor: The factor of the bound; None before the first comparison.
     """
 
-    factor: float | None
-    _seen: Literal["", "idle", "moves"]
-    """Whether a comparison has found a gradient of the guidance yet."""
-    _idle_since: int
-
     def __init__(self, bounded: bool, compare_every_n_batches: int) -> None:
         self.bounded = bounded
         self.compare_every_n_batches = compare_every_n_batches
@@ -38,8 +33,9 @@ class Strength:
 
     def start_over(self) -> None:
         """Forget what was measured."""
-        self.factor = None
-        self._seen = ""
+        self.factor: float | None = None
+        # Whether a comparison has found a gradient of the guidance yet.
+        self._seen: Literal["", "idle", "moves"] = ""
         self._idle_since = 0
 
     def __call__(self) -> float:

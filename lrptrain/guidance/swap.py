@@ -196,7 +196,10 @@ class Swap:
         if chosen is not None:
             which &= chosen.to(which.device)
         before = as_wide_as(changed, batch, padding)
-        after = {name: _where(which, values, before[name]) for name, values in changed.items()}
+        after = {
+            name: torch.where(which.view(-1, *[1] * (values.ndim - 1)), values, before[name])
+            for name, values in changed.items()
+        }
         return _swapped(after, which, annotation, explained, arguments)
 
     def _as_batch(
@@ -380,7 +383,3 @@ def _texts(
         **({CHUNK: others[CHUNK]} if CHUNK in others else {}),
         "rationale": annotation,
     }
-
-
-def _where(which: Bool[Tensor, " batch"], values: Tensor, otherwise: Tensor) -> Tensor:
-    return torch.where(which.view(-1, *[1] * (values.ndim - 1)), values, otherwise)

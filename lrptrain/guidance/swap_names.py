@@ -59,17 +59,14 @@ class HoldsCue(Protocol):
     @property
     def cue(self) -> Cue | None:
         """The cue; None where it was read from a record."""
-        ...
 
     @property
     def verdict(self) -> str:
         """Whether the model relies on it."""
-        ...
 
     @property
     def is_fault(self) -> bool:
         """Whether it is a fault."""
-        ...
 
 
 SwapOption = str | Cue | HoldsCue | Sequence[str | Cue | HoldsCue]
@@ -109,7 +106,9 @@ def asked_for(swap: SwapOption) -> Asked:
             )
     chosen, warning = _chosen(findings) if findings else ([], "")
     several += chosen
-    _check(several)
+    kinds = sorted({str(medium_of(each)) for each in several if medium_of(each) is not None})
+    if len(kinds) > 1:
+        raise ValueError(f"swap= names cues of {' and of '.join(kinds)}: train on those of one kind")
     return Asked(several, warning, frozenset(name for each in findings if (name := getattr(each, "input", ""))))
 
 
@@ -146,13 +145,6 @@ def _chosen(findings: Sequence[Any]) -> tuple[list[Cue], str]:
     if faults:
         return cues, ""
     return cues, f"swap= takes away {cues[0].name}: if it is evidence, the model cannot learn by it any more"
-
-
-def _check(several: Sequence[str | Cue]) -> None:
-    """Reject what cannot be swapped at all, or not together."""
-    kinds = sorted({str(medium_of(each)) for each in several if medium_of(each) is not None})
-    if len(kinds) > 1:
-        raise ValueError(f"swap= names cues of {' and of '.join(kinds)}: train on those of one kind")
 
 
 def medium_of(each: str | Cue) -> Medium | None:

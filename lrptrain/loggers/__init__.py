@@ -25,14 +25,7 @@ import pkgutil
 from dataclasses import replace
 from typing import Any
 
-from lrptrain.loggers.local import (
-    RecordWriter,
-    read_class_maps,
-    read_events,
-    read_findings,
-    read_samples,
-    write_record,
-)
+from lrptrain.loggers.local import RecordWriter, read_class_maps, read_events, read_findings, read_samples, write_record
 from lrptrain.loggers.metrics import LoggedMetric
 from lrptrain.loggers.mlflow import MLflowRun
 from lrptrain.loggers.record import ClassMap, EpochRecord, Highlight, Input, Picture
@@ -101,10 +94,8 @@ def what_is_sent(logger: Any, record: EpochRecord) -> list[str]:
     sink = _existing(logger)
     name = type(logger).__name__
     lines = []
-    if sink.lacks(logger):
-        lines.append(
-            f"{name} gets the scalars, but has no place for {sink.lacks(logger)}: they are in the run's folder"
-        )
+    if lacks := sink.lacks(logger):
+        lines.append(f"{name} gets the scalars, but has no place for {lacks}: they are in the run's folder")
     if sink.has_tables and scores_table(record)["score"]:
         # Without their number, which differs from epoch to epoch: a line is said once.
         lines.append(f"{name} gets the scores of single classes as a table, {record.prefix}/scores_table")

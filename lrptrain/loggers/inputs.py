@@ -28,8 +28,9 @@ _LOSSLESS = 64
 """Up to this side an image is stored without loss, as single pixels can be seen then: a choice."""
 _QUALITY = 90
 """The quality of a stored image on WebP's scale: a choice, at which people see no difference."""
-_GREYS = {1: 255, 255: 128}
+_SHADES = np.zeros(256, np.uint8)
 """The grey level of each value of an annotation: evidence is white, what is ignored grey."""
+_SHADES[[1, 255]] = 255, 128
 
 
 def write_inputs(folder: Path, inputs: Mapping[int | str, Callable[[], Input]], room_mb: float = float("inf")) -> None:
@@ -58,9 +59,10 @@ def _write(path: Path, sample: Input) -> float:
         _save(written[-1], sample.image, lossless=max(sample.image.shape[:2]) <= _LOSSLESS)
         if sample.annotation is not None:
             written.append(path.with_suffix(".mask.webp"))
-            _save(written[-1], _shades(sample.annotation), lossless=True)
+            _save(written[-1], _SHADES[sample.annotation], lossless=True)
     else:
-        about |= {"tokens": sample.tokens, "annotation": _listed(sample.annotation), "scored": sample.scored}
+        annotation = None if sample.annotation is None else sample.annotation.tolist()
+        about |= {"tokens": sample.tokens, "annotation": annotation, "scored": sample.scored}
     write_text(path, to_json(about))  # last: the page takes a sample that has it as complete
     return sum(file.stat().st_size for file in written) / 1e6
 
@@ -74,14 +76,3 @@ def _save(path: Path, pixels: UInt8[np.ndarray, "height width *channels"], lossl
         resampling = image.Resampling.NEAREST if pixels.ndim == 2 else image.Resampling.BOX
         picture = picture.resize([max(1, round(side * factor)) for side in picture.size], resampling)
     write_atomically(path, partial(picture.save, format="WebP", lossless=lossless, quality=_QUALITY, method=2))
-
-
-def _shades(annotation: UInt8[np.ndarray, "height width"]) -> UInt8[np.ndarray, "height width"]:
-    # A table of 256 levels, by which every pixel is looked up: [1, 0, 255] becomes [255, 0, 128].
-    shades = np.zeros(256, np.uint8)
-    shades[list(_GREYS)] = list(_GREYS.values())
-    return shades[annotation]
-
-
-def _listed(annotation: np.ndarray | None) -> list[int] | None:
-    return None if annotation is None else annotation.tolist()

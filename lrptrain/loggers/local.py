@@ -152,7 +152,10 @@ class RecordWriter:
                 f"The run's record {str(folder)!r} has {size:.0f} MB, and its budget is max_record_mb={self.max_mb:g}: "
                 "scores, findings and maps are still written, pictures no longer",
             )
-        within_budget = _without_pictures(record) if full else record
+        within_budget = record
+        if full:
+            findings = [replace(finding, proof=None) for finding in record.findings]
+            within_budget = replace(record, pictures=[], texts=[], inputs={}, class_maps=[], findings=findings)
         write_record(folder, within_budget, self.max_mb - size, marks)
         return record
 
@@ -254,31 +257,21 @@ def _moment_of(table: Any) -> Moment:
     return table["epoch"][0].as_py(), table["step"][0].as_py()
 
 
-def _without_pictures(record: EpochRecord) -> EpochRecord:
-    findings = [replace(finding, proof=None) for finding in record.findings]
-    return replace(record, pictures=[], texts=[], inputs={}, class_maps=[], findings=findings)
-
-
 def _write_proofs(folder: Path, record: EpochRecord) -> None:
-    written = [finding for finding in record.findings if finding.proof is not None]
-    for finding in written:
-        _write_proof(folder, finding)
+    paths = set()
+    for finding in record.findings:
+        if (proof := finding.proof) is None:
+            continue
+        path = folder / proof.path
+        paths.add(path)
+        if proof.png:
+            write_atomically(path, partial(Path.write_bytes, data=proof.png))
+        else:
+            write_text(path, proofs_page([finding]))
     # Of an evaluation of the same epoch and step that this one replaces.
-    paths = {folder / finding.proof.path for finding in written if finding.proof is not None}
     for path in (folder / PROOFS / evaluation_name(record.epoch, record.step)).glob("*.*"):
         if path not in paths:
             path.unlink()
-
-
-def _write_proof(folder: Path, finding: Finding) -> None:
-    proof = finding.proof
-    assert proof is not None
-    path = folder / proof.path
-    png = proof.png
-    if png:
-        write_atomically(path, lambda part: part.write_bytes(png))
-    else:
-        write_text(path, proofs_page([finding]))
 
 
 def _class_columns(maps: list[ClassMap]) -> dict[str, list[Any]]:
@@ -335,6 +328,6 @@ def _write_pictures(folder: Path, record: EpochRecord) -> None:
 
 
 def _write_highlights(folder: Path, record: EpochRecord) -> None:
-    if not record.texts:
-        return
-    write_text(folder / "highlights" / f"{evaluation_name(record.epoch, record.step)}.html", highlights_page(record))
+    if record.texts:
+        name = f"{evaluation_name(record.epoch, record.step)}.html"
+        write_text(folder / "highlights" / name, highlights_page(record))

@@ -7,10 +7,6 @@ from typing import Any
 from lrptrain.loggers.record import EpochRecord
 
 
-def _nothing(logger: Any) -> str:
-    return ""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Sink:
     """How loggers of one kind are given a record.
@@ -32,7 +28,7 @@ class Sink:
     log_media: Callable[[Any, EpochRecord], None]
     has_tables: bool = True
     has_all: bool = True
-    lacks: Callable[[Any], str] = _nothing
+    lacks: Callable[[Any], str] = lambda logger: ""
     is_last: bool = False
 
 

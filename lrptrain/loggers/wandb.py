@@ -56,8 +56,8 @@ def log_to_wandb(experiment: Any, record: EpochRecord) -> None:
         blocks = (f"<h4>{html.escape(text.caption)}</h4>\n{text.html}" for text in record.texts)
         media[f"{record.prefix}/highlights"] = wandb.Html("\n".join(blocks), inject=False)
     for name, columns in record_tables(record).items():
-        table_columns = _with_media(wandb, columns, record) if name == "samples" else columns
-        media[f"{record.prefix}/{name}"] = _table(wandb, table_columns)
+        columns = _with_media(wandb, columns, record) if name == "samples" else columns
+        media[f"{record.prefix}/{name}"] = wandb.Table(columns=list(columns), data=rows_of(columns))
     media |= _proofs(wandb, record)
     # One call for all of it: every call makes a new row in the history of the run.
     if media:
@@ -138,10 +138,6 @@ def _with_media(wandb: Any, samples: dict[str, list[Any]], record: EpochRecord) 
     return columns
 
 
-def _table(wandb: Any, columns: dict[str, list[Any]]) -> Any:
-    return wandb.Table(columns=list(columns), data=rows_of(columns))
-
-
 def _alert(wandb: Any, experiment: Any, finding: Finding) -> None:
     title = sentences(finding).verdict
     level = {"shortcut": "ERROR", "unreviewed": "WARN", "inconclusive": "WARN"}.get(finding.standing, "INFO")
@@ -156,7 +152,6 @@ def _scalars_to_logger(logger: Any, record: EpochRecord) -> None:
 
 
 def _scalars_to_run(run: Any, record: EpochRecord) -> None:
-    """Log a record's scalars to a W&B run beside what the script logs."""
     define_metrics(run, record)
     RunBeside(run, record.step).log({**record.scalars, "epoch": record.epoch, _STEP: record.step})
 

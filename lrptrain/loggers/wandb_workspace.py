@@ -48,11 +48,7 @@ def make_workspace(
     prefix = f"relevance/{name}" if name else "relevance"
     logged = [*metrics, *GUIDANCE_METRICS]
     sections = [
-        workspaces.Section(
-            name=heading,
-            panels=_panels(panels, heading, logged, prefix),
-            is_open=heading in _OPEN,
-        )
+        workspaces.Section(name=heading, panels=_panels(panels, heading, logged, prefix), is_open=heading in _OPEN)
         for heading in SECTIONS
     ]
     settings = workspaces.WorkspaceSettings(x_axis=_STEP, ignore_outliers=False)

@@ -73,15 +73,7 @@ from lrptrain.metrics.localization import (
     relevance_rank_accuracy,
 )
 from lrptrain.metrics.ranking import average_precision, rank_correlation, select_top
-from lrptrain.metrics.rationale import (
-    IouF1,
-    TokenF1,
-    iou_f1,
-    rationale_auprc,
-    span_counts,
-    span_f1,
-    token_f1_at_k,
-)
+from lrptrain.metrics.rationale import IouF1, TokenF1, iou_f1, rationale_auprc, span_counts, span_f1, token_f1_at_k
 from lrptrain.metrics.segmentation import (
     SegmentationScore,
     mean_iou,

@@ -12,13 +12,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from lrptrain.batch.annotations import IGNORED, split_values
-from lrptrain.metrics.base import (
-    add_by_row,
-    class_index,
-    leave_compute_groups,
-    nan_where_undefined,
-    state_rows,
-)
+from lrptrain.metrics.base import add_by_row, class_index, leave_compute_groups, nan_where_undefined, state_rows
 from lrptrain.metrics.interval import (
     empty_moments,
     mean_with_interval,

@@ -77,7 +77,7 @@ class AnnotationSurvey:
 
 def survey(samples: Sequence[Sample]) -> AnnotationSurvey:
     """Return what the annotations of samples say."""
-    total = AnnotationSurvey()
+    parts = []
     for sample in samples:
         name = next((name for name in ("mask", "rationale") if name in sample.tensors), "")
         if name:
@@ -89,9 +89,8 @@ def survey(samples: Sequence[Sample]) -> AnnotationSurvey:
         else:
             part = AnnotationSurvey(boxes=_centres(sample))
         marked, everywhere, nowhere = _coverage(sample)
-        part = replace(part, marked=marked, everywhere=everywhere, nowhere=nowhere)
-        total = merged([total, part])
-    return total
+        parts.append(replace(part, marked=marked, everywhere=everywhere, nowhere=nowhere))
+    return merged(parts)
 
 
 def _coverage(sample: Sample) -> tuple[bool, bool, bool]:

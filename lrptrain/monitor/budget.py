@@ -152,7 +152,9 @@ class Budget:
             return self.most
         if not self.costs:
             return sizes[-1]  # what was foreseen may be wrong by a few times: the first evaluation measures
-        wait = {size: self._wait(size, elapsed) for size in sizes}
+        training = max(elapsed - self.spent, 1e-9) / max(self.validations, 1)
+        # After how many validations the share of the time pays for an evaluation.
+        wait = {size: self.cost_of(size) / (self.share * training) for size in sizes}
         # The first evaluation is made without waiting: more than the time has paid for by then would be a debt.
         longest = 1.0 if self.in_every_validation or not self.evaluations else LONGEST_WAIT
         wanted = next((size for size in sizes if wait[size] <= longest), sizes[-1])
@@ -164,11 +166,6 @@ class Budget:
             larger = [size for size in sizes if wait[size] <= longest / 2]
             return max([*larger, self.size], key=lambda size: size.work)
         return wanted if wait[self.size] > 2 * longest else self.size
-
-    def _wait(self, size: EvaluationSize, elapsed: float) -> float:
-        """Return after how many validations the share of the time pays for an evaluation."""
-        training = max(elapsed - self.spent, 1e-9) / max(self.validations, 1)
-        return self.cost_of(size) / (self.share * training)
 
 
 def sizes_within(most: EvaluationSize) -> list[EvaluationSize]:

@@ -67,14 +67,7 @@ def _picture(explained: ExplainedSample, grid: tuple[int, ...], options: Display
         sample, heat, title = _of_slices(sample, shown), heat[number], f"{title}, slice {place}"
     image = _image(sample, options)
     outline = _annotation(sample.tensors, (image.shape[-2], image.shape[-1]))
-    pair = titled_pair(
-        image,
-        heat,
-        outline,
-        title=title,
-        mean=options.mean,
-        std=options.std,
-    )
+    pair = titled_pair(image, heat, outline, title=title, mean=options.mean, std=options.std)
     return Picture(
         sample_id=explained.sample.sample_id,
         caption=caption(explained, options.class_names),

@@ -61,8 +61,7 @@ class ExplainedSample:
         if self.labels is None:
             return np.array([self.predicted == self.sample.label] if self.sample.label >= 0 else [], bool)
         known = self.labels >= 0
-        right: Bool[np.ndarray, " known"] = (self.probabilities > 0.5)[known] == self.labels[known]
-        return right
+        return (self.probabilities > 0.5)[known] == self.labels[known]
 
     def label_in(self, class_names: Sequence[str]) -> str:
         """Return what it is, or which labels it has; `?` where that is not known."""
@@ -106,8 +105,7 @@ class ExplainedSample:
     def positive_relevance(self) -> Float[np.ndarray, " tokens"]:
         """The positive part of the map for the first target, the label where there is one; 0 where it is nan."""
         first = self.maps[min(self.maps)]
-        positive: Float[np.ndarray, " tokens"] = np.nan_to_num(np.maximum(first.numpy(), 0.0))
-        return positive
+        return np.nan_to_num(np.maximum(first.numpy(), 0.0))
 
 
 @dataclass(frozen=True)
@@ -166,8 +164,7 @@ class Evaluation:
     @property
     def answers(self) -> Int[np.ndarray, " n"]:
         """The class that the model answers to each."""
-        answers: Int[np.ndarray, " n"] = self.probabilities.argmax(1)
-        return answers
+        return self.probabilities.argmax(1)
 
 
 def _of_label(sample: Sample, label: int) -> Sample:

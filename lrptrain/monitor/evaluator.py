@@ -141,7 +141,10 @@ class Evaluator:
         batch = collate(samples, self.device)
         inputs = model_inputs(self.model, batch)
         with self.forward_context():
-            recording = self._record(batch, inputs) if self._is_recorded(batch, num_classes) else None
+            # Several maps of one pass are walked back from a recording; one by a plan costs less.
+            is_walked = num_classes > 0 or needs_tape(self.method, self.config.method_options)
+            is_recorded = is_walked or self.config.meaning.has_labels or of_batches(self.model, batch) is not self.model
+            recording = self._record(batch, inputs) if is_recorded else None
             relevance = self._explain(recording, inputs, samples)
             probabilities = self.config.meaning.probabilities(_first(relevance).logits).cpu().numpy()
             class_maps = self._explain_classes(recording, relevance, probabilities, num_classes)
@@ -150,7 +153,9 @@ class Evaluator:
         first = _first(relevance)
         are_rows = _are_rows(batch, first)
         grid = None if are_rows else first.grid
-        evidence, regions = token_annotations(batch, _steps(batch, first) or grid, self.config.show.region_names)
+        is_series = has_rows(batch) and first.grid is None and not are_rows
+        places = (first.scores.shape[1],) if is_series else grid
+        evidence, regions = token_annotations(batch, places, self.config.show.region_names)
         # columns[name][i] is the value of sample i, such as columns["label/energy_pointing_game"][0].
         columns = ratios | _scores(relevance, evidence, regions)
         is_text = first.grid is None and "input_ids" in batch
@@ -184,11 +189,6 @@ class Evaluator:
                 labels=labels[i],
             )
 
-    def _is_recorded(self, batch: Mapping[str, Any], num_classes: int) -> bool:
-        """Whether maps are walked back from a recording, as several of one pass are; one by a plan costs less."""
-        is_walked = num_classes > 0 or needs_tape(self.method, self.config.method_options)
-        return is_walked or self.config.meaning.has_labels or of_batches(self.model, batch) is not self.model
-
     def _explain(
         self, recording: Recording | None, inputs: Tensor | dict[str, Any], samples: Sequence[Sample]
     ) -> dict[str, Relevance]:
@@ -215,7 +215,7 @@ class Evaluator:
             again = recording.attribute(predicted, for_label.method, **options).scores
             scores = torch.where((predicted != labels)[:, None], again, scores)
         elif len(misread):
-            some = _rows(inputs, misread)
+            some = inputs[misread] if isinstance(inputs, Tensor) else samples_of(inputs, misread)
             again = attribute(model, some, predicted[misread], for_label.method, explain=explain, **options).scores
             scores = scores.index_copy(0, misread, again)
         for_predicted = Relevance(scores, for_label.logits, predicted, for_label.method, for_label.grid)
@@ -280,17 +280,6 @@ def _are_rows(batch: Mapping[str, Any], relevance: Relevance) -> bool:
     if not has_rows(batch) or relevance.scores.shape[1] != rows_in(batch).shape[1]:
         return False
     return relevance.grid is None or grid_sizes(batch) is not None
-
-
-def _steps(batch: Mapping[str, Any], relevance: Relevance) -> tuple[int] | None:
-    """Return how many parts the time of series has in a map; None of all else."""
-    is_series = has_rows(batch) and relevance.grid is None and not _are_rows(batch, relevance)
-    return (relevance.scores.shape[1],) if is_series else None
-
-
-def _rows(inputs: Tensor | dict[str, Any], rows: Tensor) -> Tensor | dict[str, Any]:
-    """Return some rows of a model's inputs."""
-    return inputs[rows] if isinstance(inputs, Tensor) else samples_of(inputs, rows)
 
 
 def _mixing_ratios(model: nn.Module, batch: Mapping[str, Tensor]) -> dict[str, list[float]]:

@@ -50,8 +50,7 @@ class Explainer(RunState):
     left_out: dict[int | str, str] = state(lambda _: {})
 
     def __init__(self, config: MonitorConfig, inform: Callable[[str], None], warn: Callable[[str], None]) -> None:
-        self._config = config
-        self._inform = inform
+        super().__init__(config, inform)
         self._warn = warn
 
     def evaluator(self, context: TrainingContext, class_maps: int) -> Evaluator:
@@ -80,8 +79,10 @@ class Explainer(RunState):
             return None
         self.decide_method(gathered.explained)
         # Only maps and scores travel in every epoch; inputs do so once, as the sample stays the same.
-        if self._config.cues is not None and not self._has_inputs_of(gathered.explained):
-            self.inputs = gather_inputs(sample.first(size.samples))
+        if self._config.cues is not None:
+            known = None if self.inputs is None else [each.sample_id for each in self.inputs[0]]
+            if known != [each.sample.sample_id for each in gathered.explained]:
+                self.inputs = gather_inputs(sample.first(size.samples))
         return evaluator, gathered
 
     def decide_method(self, explained: Sequence[ExplainedSample]) -> None:
@@ -106,11 +107,6 @@ class Explainer(RunState):
             raise ValueError(f"{self._config.title}: {line}")
         if line:
             self._warn(f"{self._config.title}: {line}")
-
-    def _has_inputs_of(self, explained: Sequence[ExplainedSample]) -> bool:
-        """Return whether the inputs at hand are those of these samples; it is the same in all processes."""
-        ids = [each.sample.sample_id for each in explained]
-        return self.inputs is not None and [sample.sample_id for sample in self.inputs[0]] == ids
 
 
 def ids_to_draw(local: Sequence[Sample], max_displayed: int) -> set[int | str]:

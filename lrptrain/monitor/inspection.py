@@ -152,13 +152,8 @@ def inspect(
     """
     if rank_and_size()[1] > 1:
         raise ValueError("inspect runs in one process: call it in one, after training")
-    monitor = Monitor(
-        model,
-        samples,
-        step=step,
-        forward_context=forward_context,
-        **{"kind": INSPECTS, **options},
-    )
+    options = {"kind": INSPECTS, **options}
+    monitor = Monitor(model, samples, step=step, forward_context=forward_context, **options)
     context = monitor._context(0, 0)
     core = monitor.core
     drawn: list[Sample] = core.reader.finish(core.failures.note)

@@ -93,8 +93,7 @@ class Tests:
         """Return what the model answers to a batch, with the trainer's autocast."""
         with self.evaluator.forward_context():
             logits = model_output(unwrap(self.evaluator.model), batch)
-            found: Float[np.ndarray, "batch classes"] = self.config.meaning.probabilities(logits).cpu().numpy()
-        return found
+            return self.config.meaning.probabilities(logits).cpu().numpy()
 
     def judge(self, power: float) -> Judgement:
         """Test what may decide the answers of a model."""

@@ -14,7 +14,7 @@ from lrptrain.cues.texts import Language
 from lrptrain.findings import Finding, reliance
 from lrptrain.findings.finding import Verdict
 from lrptrain.findings.sentences import headline, percent
-from lrptrain.monitor.config import FORBIDDEN, MonitorConfig
+from lrptrain.monitor.config import FORBIDDEN
 from lrptrain.monitor.each_label import judge_labels
 from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 from lrptrain.monitor.evaluator import Evaluator
@@ -65,10 +65,6 @@ class Judging(RunState):
     skill: Skill = state(lambda _: Skill(), "learned", lambda skill: skill.learned, _skilled)
     has_doubts: bool = state(lambda _: False, "doubts")
     earlier: dict[str, Any] = state(lambda _: {}, "earlier")
-
-    def __init__(self, config: MonitorConfig, inform: Callable[[str], None]) -> None:
-        self._config = config
-        self._inform = inform
 
     def start_over(self) -> None:
         """Forget the findings of earlier evaluations: a validation by itself is judged by itself.

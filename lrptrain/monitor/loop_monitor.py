@@ -164,7 +164,6 @@ class Monitor(MonitorResults):
 
 
 def _checked(loggers: Sequence[Any]) -> tuple[Any, ...]:
-    """Return loggers that scalars can be sent to."""
     for each in loggers:
         if not is_logger(each):
             raise ValueError(

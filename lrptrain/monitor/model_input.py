@@ -1,14 +1,14 @@
 """What the user's own step gives the model: the call that is heard there is the one that is made again for the maps."""
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from lrptrain.batch import IMAGES, model_inputs
 from lrptrain.batch.call import (
@@ -78,7 +78,8 @@ class InputListener:
         self.continuation = None if root is None or compiled else Continuation(model, root)
         for name, child in () if compiled else parts(inner).items():
             if child._compiled_call_impl is None and not hasattr(child, "_orig_mod"):
-                self._handles += _listen(child, partial(self._note_below, name))
+                note = partial(self._note_below, name)
+                self._handles.append(child.register_forward_pre_hook(note, with_kwargs=True))
 
     def stop(self) -> None:
         """Listen no longer."""
@@ -109,10 +110,6 @@ class InputListener:
         heard = self.heard_below.setdefault(name, [])
         if not self.called and len(heard) < _MOST_HEARD:
             heard += _copies(args, kwargs)
-
-
-def _listen(module: nn.Module, note: Callable[..., None]) -> list[RemovableHandle]:
-    return [module.register_forward_pre_hook(note, with_kwargs=True)]
 
 
 def _copy(x: Tensor) -> Tensor:
@@ -341,17 +338,14 @@ def _heard_in_forward(model: nn.Module, batch: Mapping[str, Any]) -> tuple[dict[
     def note(name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         heard[name] += _copies(args, kwargs)
 
-    handles = [handle for name, child in parts(model).items() for handle in _listen(child, partial(note, name))]
-    try:
-        inputs = model_inputs(model, batch)
-        with torch.no_grad(), preserved(model):
+    with ExitStack() as hooks:
+        for name, child in parts(model).items():
+            hooks.enter_context(child.register_forward_pre_hook(partial(note, name), with_kwargs=True))
+        with suppress(Exception), torch.no_grad(), preserved(model):
+            inputs = model_inputs(model, batch)
             output = model(**inputs) if isinstance(inputs, dict) else model(inputs)
             return heard, read_logits(output, batch_length(batch))
-    except Exception:
-        return None
-    finally:
-        for handle in handles:
-            handle.remove()
+    return None
 
 
 def check_bytes(model: nn.Module, batch: Mapping[str, Any], listener: InputListener, step: str) -> None:

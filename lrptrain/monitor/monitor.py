@@ -97,6 +97,7 @@ class MonitorCore:
         self.explainer = Explainer(config, inform, warn)
         self.judging = Judging(config, inform)
         self.recorder = Recorder(config, inform)
+        self._stages = (self.recorder, self.judging, self.planner, self.explainer)
         self.reset()
 
     def reset(self) -> None:
@@ -107,10 +108,6 @@ class MonitorCore:
             stage.reset()
         self._guided_by: Sequence[str] = ()
         self._before_evaluation: dict[str, Any] | None = None
-
-    @property
-    def _stages(self) -> tuple[Recorder, Judging, Planner, Explainer]:
-        return self.recorder, self.judging, self.planner, self.explainer
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a resumed run continues: its folder, findings, last scalars and when they were computed.
@@ -366,9 +363,9 @@ class MonitorCore:
             power.get("collapsed") or not any(each.is_fault for each in record.findings)
         )
         values = without_verdicts(record.scalars) if is_silent else record.scalars
-        values = (
-            values | self.planner.clock.costs(started) | self.recorder.count(self.failures, self.explainer.left_out)
-        )
+        values = values | self.planner.clock.costs(started)
+        values |= {"relevance/failures": float(self.failures.count)}
+        values |= {"relevance/left_out": float(len(self.explainer.left_out))}
         self.recorder.scalars = self.recorder.with_prefix(values)
         return replace(
             record,

@@ -1,7 +1,7 @@
 """The first stage of a monitor: when it evaluates, how much, and of which weights that is."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -11,7 +11,6 @@ from torch import nn
 from lrptrain.cues.followed import is_followed
 from lrptrain.loggers.timeline import Moment
 from lrptrain.monitor.budget import SMALLEST, Budget, EvaluationSize
-from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.state import RunState, state
 from lrptrain.monitor.weights import WeightsWatch, fingerprint
 from lrptrain.trainers.context import TrainingContext
@@ -98,10 +97,6 @@ class Planner(RunState):
     evaluated_epoch: int | None = state(lambda _: None, "evaluated_epoch")
     weights: WeightsWatch = state(lambda _: WeightsWatch(), "weights", _saved, _loaded)
     validated: Moment | None = state(lambda _: None)
-
-    def __init__(self, config: MonitorConfig, inform: Callable[[str], None]) -> None:
-        self._config = config
-        self._inform = inform
 
     @contextmanager
     def timed(self) -> Iterator[None]:

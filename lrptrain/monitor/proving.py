@@ -17,7 +17,6 @@ from lrptrain.batch.rows import has_rows, present_rows, rows_in
 from lrptrain.batch.sizes import slices_of
 from lrptrain.cues.cue import CANDIDATES, Cue
 from lrptrain.cues.measure import Measure
-from lrptrain.cues.search import Judged
 from lrptrain.cues.whole_input import WholeInput
 from lrptrain.extras import require
 from lrptrain.files import file_name_of
@@ -55,12 +54,11 @@ def examples_of(judgement: Judgement) -> dict[int, list[Example]]:
             continue
         measure = judgement.measures[each.label]
         rows = shown_rows(each, measure.samples, MOST_SAMPLES)
-        found[number] = [(row, _with_answers(measure, each, row)) for row in rows]
+        found[number] = [
+            (row, [(batch, measure.probabilities(batch)) for batch in measure.example(each.cue, row, each.chosen)])
+            for row in rows
+        ]
     return found
-
-
-def _with_answers(measure: Measure, judged: Judged, row: int) -> list[tuple[dict[str, Any], np.ndarray]]:
-    return [(batch, measure.probabilities(batch)) for batch in measure.example(judged.cue, row, judged.chosen)]
 
 
 def with_proofs(

@@ -65,8 +65,7 @@ class Recorder(RunState):
     _mentioned: set[str] = state(lambda _: set())
 
     def __init__(self, config: MonitorConfig, inform: Callable[[str], None]) -> None:
-        self._config = config
-        self._inform = inform
+        super().__init__(config, inform)
         given = config.show.class_names
         self.class_names = config.meaning.class_names if given is None else given
         self._writer = RecordWriter(config.run.max_record_mb)
@@ -264,7 +263,6 @@ class Recorder(RunState):
     def _settings(
         self, context: TrainingContext, class_names: Sequence[str], settings: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return what is monitored, and how."""
         return {
             **settings,
             "method_options": self._config.method_options,
@@ -278,11 +276,6 @@ class Recorder(RunState):
             "metrics": [metric.to_dict() for metric in summary.logged_metrics()],
         }
 
-    def count(self, failures: Failures, left_out: Mapping[int | str, str]) -> dict[str, float]:
-        """Return what went wrong so far, in numbers."""
-        counts = {"failures": failures.count, "left_out": len(left_out)}
-        return {f"relevance/{name}": float(count) for name, count in counts.items()}
-
 
 def unannounced(
     module: nn.Module, evaluation: Evaluation, findings: Sequence[Finding], title: str
@@ -293,21 +286,14 @@ def unannounced(
     if moment != (evaluation.epoch, evaluation.step):
         announced = {}
     _announced[module] = ((evaluation.epoch, evaluation.step), announced)
-    samples = _fingerprint(evaluation)
+    # To three decimals: other batches round the last digits otherwise.
+    samples = tuple((each.sample.sample_id, np.round(each.probabilities, 3).tobytes()) for each in evaluation.samples)
     # By its own title a monitor does not silence itself: it may validate the same weights again.
     announcers = [announced.setdefault((samples, finding.identity, finding.verdict), title) for finding in findings]
     new = [finding for finding, announcer in zip(findings, announcers, strict=True) if announcer == title]
     others = [announcer for announcer in announcers if announcer != title]
     counts = {announcer: counted(others.count(announcer), "finding") for announcer in dict.fromkeys(others)}
     return new, [f"{title}: {findings} that {announcer} has told" for announcer, findings in counts.items()]
-
-
-def _fingerprint(evaluation: Evaluation) -> Hashable:
-    """Return what tells samples from others: their ids, and what the model says of them."""
-    # To three decimals: other batches round the last digits otherwise.
-    probabilities = (np.round(each.probabilities, 3).tobytes() for each in evaluation.samples)
-    ids = (each.sample.sample_id for each in evaluation.samples)
-    return tuple(zip(ids, probabilities, strict=True))
 
 
 def _reliances(judged: Sequence[Judged], findings: Sequence[Finding]) -> dict[str, float]:

@@ -48,7 +48,8 @@ def findings_of(
     shared: set[tuple[str, int | None]] = set()
     for each in judged:
         doubt = each.cue.role == "shortcut" and each.verdict == "inconclusive" and (not each.within or each.cue.is_rest)
-        ended = each.verdict != "relies" and _identity(each, class_names) in before
+        identity = each.cue.kind, name_of(each, class_names), each.cue.role
+        ended = each.verdict != "relies" and identity in before
         if each.named or doubt or ended:
             finding = _finding(each, evaluation.of(each.label), class_names, name_tokens)
             if (each.within, each.label) in shared:  # what both do overlaps
@@ -137,10 +138,6 @@ def by_class(judged: Judged, evaluation: Evaluation, class_names: Sequence[str])
     return found
 
 
-def _identity(judged: Judged, class_names: Sequence[str]) -> tuple[str, str, str]:
-    return judged.cue.kind, name_of(judged, class_names), judged.cue.role
-
-
 def _finding(
     judged: Judged,
     evaluation: Evaluation,
@@ -152,6 +149,7 @@ def _finding(
     rows = shown_rows(judged, evaluation.inputs, MOST_NAMES)
     quoted = islice(_with(judged, evaluation.inputs), MOST_SAMPLES if evaluation.medium == "text" else 0)
     classes = by_class(judged, evaluation, answers_to(judged.label, class_names))
+    call = evaluation.inputs[0].call if evaluation.inputs else None
     # Of several labels, the map is that of all answers: it says nothing of one.
     has_map = judged.label is None
     relevance, area = relevance_on(judged.cue, evaluation, judged.chosen) if has_map else (None, None)
@@ -173,7 +171,7 @@ def _finding(
         area=area,
         also_relies_on=tuple(map(visible, judged.also_relies_on)),
         label=judged.label,
-        input="" if isinstance(judged.cue, WholeInput) else _explained(evaluation),
+        input="" if call is None or isinstance(judged.cue, WholeInput) else call.explained,
         worst_samples=tuple(evaluation.samples[row].sample.sample_id for row in rows),
         excerpts=tuple(_excerpt(judged.cue, evaluation, row, name_tokens) for row in quoted),
         medium="" if evaluation.medium == "rows" or evaluation.medium == "series" else evaluation.medium,
@@ -210,13 +208,7 @@ def _excerpt(cue: Cue, evaluation: Evaluation, row: int, name_tokens: Callable[[
     return f"sample {explained.sample.sample_id}: {quote}"
 
 
-def _explained(evaluation: Evaluation) -> str:
-    call = evaluation.inputs[0].call if evaluation.inputs else None
-    return "" if call is None else call.explained
-
-
 def _continued(finding: Finding, before: Finding | None) -> Finding:
-    """Return a finding with its history."""
     earlier = before or replace(finding, history=(), verdicts=(), epochs=())
     return replace(
         finding,

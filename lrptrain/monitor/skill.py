@@ -166,5 +166,4 @@ def sharpened(
     with np.errstate(divide="ignore"):
         logits = power * np.log(probabilities)
     raised = np.exp(logits - logits.max(1, keepdims=True))
-    scaled: Float[np.ndarray, "samples classes"] = raised / raised.sum(1, keepdims=True)
-    return scaled
+    return raised / raised.sum(1, keepdims=True)

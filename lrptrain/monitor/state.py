@@ -4,36 +4,38 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from lrptrain.monitor.config import MonitorConfig
+
 
 @dataclass(frozen=True)
 class _Declared:
-    make: Callable[[Any], Any]
-    key: str
-    dump: Callable[[Any], Any]
-    load: Callable[[Any, Any, Any], Any]
+    """A value of a run, as the class of a stage declares it.
 
-
-def state(
-    make: Callable[[Any], Any],
-    key: str = "",
-    dump: Callable[[Any], Any] = lambda value: value,
-    load: Callable[[Any, Any, Any], Any] = lambda stage, value, plain: plain,
-) -> Any:
-    """Declare a value of a run, in the class of a stage.
-
-    Args:
+    Attributes:
         make: Returns the value that a run begins with; it is given the stage.
         key: The name in checkpoints; "" for a value that is not saved.
         dump: Returns the value as plain ones, where it is none.
         load: Returns the value that a run continues with; it is given the stage, the present value and the plain ones.
     """
-    return _Declared(make, key, dump, load)
+
+    make: Callable[[Any], Any]
+    key: str = ""
+    dump: Callable[[Any], Any] = lambda value: value
+    load: Callable[[Any, Any, Any], Any] = lambda stage, value, plain: plain
+
+
+state: Callable[..., Any] = _Declared
+"""Declares a value in the class of a stage, whatever type it is annotated with."""
 
 
 class RunState:
     """A stage of a monitor, whose values belong to a run."""
 
     _declared: ClassVar[dict[str, _Declared]] = {}
+
+    def __init__(self, config: MonitorConfig, inform: Callable[[str], None]) -> None:
+        self._config = config
+        self._inform = inform
 
     def __init_subclass__(cls) -> None:
         cls._declared = {name: value for name, value in vars(cls).items() if isinstance(value, _Declared)}

@@ -6,7 +6,6 @@ of processes, say, is another one with whole weights: its maps would be those of
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from functools import partial
 from typing import Any
 
 import torch
@@ -56,19 +55,30 @@ class StrategyAnswers:
         """
         called = [self._model] if self._model in self._answers else list(self._answers)
         for module in called:
-            run = partial(self._again, module, forward_context)
-            problem = _difference(run, self._answers[module], computes_in_half(self._model))
-            if problem:
+            if problem := self._difference(module, forward_context):
                 raise ValueError(
                     f"{own_name(module)} with whole weights, of which maps are made, does not answer as it does under "
                     f"its strategy ({problem}): where its code counts by processes (heads // processes), let it count "
                     "by the width of what comes in, view(batch, tokens, -1, width); or use DDP"
                 )
 
-    def _again(self, module: nn.Module, forward_context: Callable[[], AbstractContextManager[Any]]) -> list[Tensor]:
-        args, kwargs = self._calls[module]
-        with torch.no_grad(), preserved(module), forward_context():
-            return [x for x in tensors_in(module(*args, **kwargs)) if x.is_floating_point()]
+    def _difference(self, module: nn.Module, forward_context: Callable[[], AbstractContextManager[Any]]) -> str:
+        """Return what is wrong with the answers of a module; "" if nothing is."""
+        (args, kwargs), expected = self._calls[module], self._answers[module]
+        try:
+            with torch.no_grad(), preserved(module), forward_context():
+                answers = [x for x in tensors_in(module(*args, **kwargs)) if x.is_floating_point()]
+        except RuntimeError as error:
+            return str(error).partition("\n")[0]
+        half = computes_in_half(self._model) or any(x.element_size() < 4 for x in expected)
+        tolerance = _SAME_IN_HALF if half else SAME
+        for mine, theirs in zip(answers, expected, strict=True):
+            if mine.shape != theirs.shape:
+                return f"shape {list(mine.shape)}, not {list(theirs.shape)}"
+            largest = float(theirs.abs().max().nan_to_num()) if theirs.numel() else 0.0
+            if not torch.allclose(mine.double(), theirs.double(), rtol=0, atol=tolerance * largest, equal_nan=True):
+                return f"differs by {float((mine - theirs).abs().max()) / largest:.2g} of its largest number"
+        return ""
 
 
 def check_answers(model: nn.Module, inputs: Any, forward_context: Callable[[], AbstractContextManager[Any]]) -> None:
@@ -94,19 +104,3 @@ def check_answers(model: nn.Module, inputs: Any, forward_context: Callable[[], A
 def _copy(x: Tensor) -> Tensor:
     gathered = x.full_tensor() if is_shard(x) else x  # type: ignore[attr-defined]
     return gathered.detach().clone()
-
-
-def _difference(run: Callable[[], list[Tensor]], expected: list[Tensor], half: bool) -> str:
-    """Return what is wrong with the answers of a run; "" if nothing is."""
-    try:
-        answers = run()
-    except RuntimeError as error:
-        return str(error).partition("\n")[0]
-    tolerance = _SAME_IN_HALF if half or any(x.element_size() < 4 for x in expected) else SAME
-    for mine, theirs in zip(answers, expected, strict=True):
-        if mine.shape != theirs.shape:
-            return f"shape {list(mine.shape)}, not {list(theirs.shape)}"
-        largest = float(theirs.abs().max().nan_to_num()) if theirs.numel() else 0.0
-        if not torch.allclose(mine.double(), theirs.double(), rtol=0, atol=tolerance * largest, equal_nan=True):
-            return f"differs by {float((mine - theirs).abs().max()) / largest:.2g} of its largest number"
-    return ""

@@ -45,10 +45,6 @@ def logged_metrics() -> list[LoggedMetric]:
     return [*METRICS, *FINDING_METRICS, *COST_METRICS, *RECORD_METRICS, FAILURES, LEFT_OUT]
 
 
-def _count(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, float]:
-    return {"samples": float(len(scored))}
-
-
 def _means(names: Iterable[str], scored: Sequence[ExplainedSample]) -> dict[str, float]:
     """Return the mean of the samples' values by name, where there are any."""
     columns = {name: _column(scored, name) for name in names}
@@ -229,7 +225,7 @@ METRICS: list[SampleMetric] = [
         COST,
         unit="count",
         explanation="Number of samples that were evaluated.",
-        compute=_count,
+        compute=lambda scored, _: {"samples": float(len(scored))},
     ),
 ]
 # Of cues. All of it is lowest where a model guesses, and is nan there: nothing is known of what it relies on.

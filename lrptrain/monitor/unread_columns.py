@@ -46,7 +46,8 @@ class WholeBatches:
         """Return the batch of `collate`, and beside it those columns that this leaves out."""
         if not all(isinstance(sample, Mapping) for sample in samples):
             return self.collate(samples)
-        batch = self.collate([self._known(sample) for sample in samples])
+        known = [{name: x for name, x in sample.items() if name not in self.dropped} for sample in samples]
+        batch = self.collate(known)
         if not isinstance(batch, Mapping):
             return batch
         unread = [name for name in samples[0] if name not in batch and all(name in sample for sample in samples)]
@@ -56,9 +57,6 @@ class WholeBatches:
         whole = WholeBatch({**batch, **columns})
         whole.own = tuple(batch)
         return whole
-
-    def _known(self, sample: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in sample.items() if name not in self.dropped}
 
 
 def _column(values: list[Any], padding: float | None) -> Any:

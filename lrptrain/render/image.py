@@ -105,20 +105,14 @@ def enlarge(
 
 def finite_map(heat: Num[Tensor | np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
     """A map as float32 on the CPU, in which what is not finite counts as no relevance."""
-    return _finite(_array(heat))
+    return np.nan_to_num(_array(heat), posinf=0.0, neginf=0.0)
 
 
 def _resized(heat: Float[np.ndarray, "rows columns"], size: tuple[int, int]) -> Float[np.ndarray, "height width"]:
     """Relevance at the picture's size."""
     # interpolate() wants [batch, channels, rows, columns].
-    finite = torch.from_numpy(_finite(heat))[None, None]
-    resized: np.ndarray = F.interpolate(finite, size=size, mode="bilinear", align_corners=False)[0, 0].numpy()
-    return resized
-
-
-def _finite(heat: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
-    """What is not finite counts as no relevance."""
-    return np.nan_to_num(heat, posinf=0.0, neginf=0.0)
+    finite = torch.from_numpy(finite_map(heat))[None, None]
+    return F.interpolate(finite, size=size, mode="bilinear", align_corners=False)[0, 0].numpy()
 
 
 def _scaled(relevance: Float[np.ndarray, "*shape"], peak: float | None = None) -> Float[np.ndarray, "*shape"]:

@@ -8,7 +8,7 @@ from jaxtyping import Float, Num, UInt8
 from torch import Tensor
 
 from lrptrain.render.colors import INK, OPACITY, PAPER, blend
-from lrptrain.render.image import _array, _finite, _resized, _scaled, overlay, to_picture
+from lrptrain.render.image import _array, _resized, _scaled, finite_map, overlay, to_picture
 from lrptrain.render.sheet import GAP
 
 # Size of the strip of a waveform, in pixels.
@@ -85,7 +85,7 @@ def waveform(
     height, width = _STRIP
     ground = np.full((height, width, 3), PAPER, dtype=np.uint8)
     columns = torch.arange(width)
-    relevance = _scaled(_finite(_array(torch.as_tensor(heat))))
+    relevance = _scaled(finite_map(heat))
     of_columns = relevance[(columns * len(relevance) // width).numpy()]
     strip = blend(ground, np.broadcast_to(of_columns, (height, width)), opacity)
     low, high = _extremes(_array(torch.as_tensor(samples)), width)

@@ -78,7 +78,7 @@ def join_words(tokens: Sequence[str | None], scored: Sequence[bool], evidence: S
         if group:
             first = group[0]
             is_special = bool(_SPECIAL.fullmatch(str(tokens[first])))
-            after_special = bool(words) and _is_special_word(words[-1], tokens)
+            after_special = bool(words) and bool(_SPECIAL.fullmatch(str(tokens[words[-1].places[0]])))
             # A special token stands apart on both sides, also where tokens do not mark the starts of words.
             space = bool(words) and (is_special or after_special or _starts_word(str(tokens[first]), marked))
             text = _printable([str(tokens[place]) for place in group], in_bytes)
@@ -97,10 +97,6 @@ def join_words(tokens: Sequence[str | None], scored: Sequence[bool], evidence: S
         group.append(place)
     close()
     return words
-
-
-def _is_special_word(word: Word, tokens: Sequence[str | None]) -> bool:
-    return bool(_SPECIAL.fullmatch(str(tokens[word.places[0]])))
 
 
 def _starts_word(token: str, marked: bool) -> bool:

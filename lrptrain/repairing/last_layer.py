@@ -1,8 +1,9 @@
 """The linear layer that makes a model's logits, and what it is given."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,8 +31,7 @@ class LastLayer:
 class _Call:
     """One call of a linear layer."""
 
-    name: str
-    module: nn.Linear
+    layer: LastLayer
     given: Tensor
     returned: Tensor
 
@@ -41,10 +41,12 @@ def find_last_layer(model: nn.Module, batch: Batch) -> LastLayer:
     linear = {name: each for name, each in unwrap(model).named_modules() if isinstance(each, nn.Linear)}
     calls: list[_Call] = []
 
-    def note(name: str, module: nn.Linear) -> Callable[..., None]:
-        return lambda _, args, kwargs, output: calls.append(_Call(name, module, _input_of(args, kwargs), output))
+    def note(name: str, module: nn.Linear, args: Any, kwargs: Any, output: Tensor) -> None:
+        calls.append(_Call(LastLayer(name, module), _input_of(args, kwargs), output))
 
-    with _hooks(each.register_forward_hook(note(name, each), with_kwargs=True) for name, each in linear.items()):
+    with ExitStack() as hooks:
+        for name, each in linear.items():
+            hooks.enter_context(each.register_forward_hook(partial(note, name), with_kwargs=True))
         logits = _logits(model, batch)
     makers = [
         call
@@ -59,8 +61,8 @@ def find_last_layer(model: nn.Module, batch: Batch) -> LastLayer:
             "width]), so that there is no last layer to train anew; guidance during training changes such a model, "
             "too"
         )
-    chosen = makers[-1]
-    if not _is_plain(chosen):
+    chosen = makers[-1].layer
+    if not _is_plain(makers[-1]):
         raise ValueError(
             f"the last layer {chosen.name!r} is no plain linear layer: its weight is computed from other parameters "
             "(as by weight_norm), or its output is more than weight and bias make of what it is given"
@@ -70,9 +72,9 @@ def find_last_layer(model: nn.Module, batch: Batch) -> LastLayer:
         for name, weight in unwrap(model).named_parameters(remove_duplicate=False)
         if weight is chosen.module.weight
     ]
-    if len(shared) > 1 or sum(call.module is chosen.module for call in calls) > 1:
+    if len(shared) > 1 or sum(call.layer.module is chosen.module for call in calls) > 1:
         raise ValueError(f"the last layer {chosen.name!r} is used in other places, too, which would change with it")
-    return LastLayer(chosen.name, chosen.module)
+    return chosen
 
 
 def read_features(model: nn.Module, layer: LastLayer, batches: Iterable[Batch]) -> Float[np.ndarray, "samples width"]:
@@ -82,8 +84,7 @@ def read_features(model: nn.Module, layer: LastLayer, batches: Iterable[Batch]) 
     def note(_: nn.Module, args: tuple[Tensor, ...], kwargs: Mapping[str, Tensor], output: Tensor) -> None:
         rows.append(_input_of(args, kwargs).double().cpu().numpy())
 
-    hook = layer.module.register_forward_hook(note, with_kwargs=True)
-    with _hooks([hook]):
+    with layer.module.register_forward_hook(note, with_kwargs=True):
         for batch in batches:
             _logits(model, batch)
     return np.concatenate(rows)
@@ -96,7 +97,7 @@ def _input_of(args: tuple[Tensor, ...], kwargs: Mapping[str, Tensor]) -> Tensor:
 
 def _is_plain(call: _Call) -> bool:
     """Return whether other numbers in the layer's weight and bias change its output as a linear layer's."""
-    layer = call.module
+    layer = call.layer.module
     # A parametrised weight is an attribute, which the next call computes again.
     if "weight" not in dict(layer.named_parameters(recurse=False)):
         return False
@@ -104,16 +105,6 @@ def _is_plain(call: _Call) -> bool:
         expected = nn.functional.linear(call.given, layer.weight, layer.bias)
     # A layer of a user's own may be one of cosines, and take what it is given at length 1.
     return torch.allclose(expected.float(), call.returned.float(), rtol=1e-2, atol=1e-3 * float(expected.abs().max()))
-
-
-@contextmanager
-def _hooks(handles: Iterable[Any]) -> Iterator[None]:
-    handles = list(handles)
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _logits(model: nn.Module, batch: Batch) -> Tensor:

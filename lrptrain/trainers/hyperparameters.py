@@ -49,18 +49,15 @@ def _settings(source: Any) -> Mapping[str, Any]:
         return hparams
     groups = getattr(source, "param_groups", None)
     if isinstance(groups, list) and groups:
-        return _optimizer(source, groups[0])
+        group = groups[0]
+        # A scheduler writes the rate of the moment to `lr`, and has kept the one it began with.
+        rate = group.get("initial_lr", group.get("lr"))
+        return {"optimizer": type(source).__name__, "lr": rate, "weight_decay": group.get("weight_decay")}
     if dataclasses.is_dataclass(source) and not isinstance(source, type):
         return {
             field.name: getattr(source, field.name) for field in dataclasses.fields(source) if _differs(source, field)
         }
     return {}
-
-
-def _optimizer(optimizer: Any, group: Mapping[str, Any]) -> dict[str, Any]:
-    # A scheduler writes the rate of the moment to `lr`, and has kept the one it began with.
-    rate = group.get("initial_lr", group.get("lr"))
-    return {"optimizer": type(optimizer).__name__, "lr": rate, "weight_decay": group.get("weight_decay")}
 
 
 def _differs(source: Any, field: Any) -> bool:

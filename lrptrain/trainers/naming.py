@@ -102,8 +102,7 @@ def find_tokens(tokenizer: Any, sources: NameSources) -> Callable[[list[int]], l
     def named(ids: list[int]) -> list[str]:
         if chosen is not None:
             try:
-                tokens: list[str] = chosen.convert_ids_to_tokens(ids)
-                return tokens
+                return chosen.convert_ids_to_tokens(ids)
             except Exception as error:
                 _FAILED.append(chosen)
                 _say(f"the tokenizer {type(chosen).__name__} fails ({describe_error(error)}): tokens go by their ids")

@@ -15,13 +15,7 @@ from lrptrain.auditing.plots import BLUE, GREY, saved_plot
 from lrptrain.auditing.result import AuditResult
 from lrptrain.auditing.score import Score
 from lrptrain.auditing.store import Values, to_list
-from lrptrain.metrics import (
-    area_under_curve,
-    comprehensiveness,
-    perturbation_curve,
-    sufficiency,
-    text_probability,
-)
+from lrptrain.metrics import area_under_curve, comprehensiveness, perturbation_curve, sufficiency, text_probability
 from lrptrain.relevance import attribute
 from lrptrain.relevance.passes.recording import Inputs
 

@@ -1,8 +1,9 @@
 """Does a map depend on what the model has learnt? The cascading randomisation of Adebayo et al. 2018."""
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from itertools import count, pairwise
 
 import torch
@@ -107,18 +108,13 @@ def _run_order(model: nn.Module) -> Iterator[dict[str, int]]:
     started: dict[str, int] = {}
     clock = count()
 
-    def start_hook(name: str) -> Callable[..., None]:
-        def hook(*_: object) -> None:
-            started[name] = next(clock)
+    def note(name: str, *_: object) -> None:
+        started[name] = next(clock)
 
-        return hook
-
-    handles = [module.register_forward_pre_hook(start_hook(name)) for name, module in model.named_modules()]
-    try:
+    with ExitStack() as hooks:
+        for name, module in model.named_modules():
+            hooks.enter_context(module.register_forward_pre_hook(partial(note, name)))
         yield started
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _from_the_logits_down(model: nn.Module, started: Mapping[str, int]) -> list[str]:

@@ -6,15 +6,7 @@ A new loss is a function in a file here, under `register_loss` or `register_map_
 import importlib
 import pkgutil
 
-from lrptrain.guidance.losses.base import (
-    LOSSES,
-    GuidanceLoss,
-    GuidedBatch,
-    LossSum,
-    MapSettings,
-    Needs,
-    register_loss,
-)
+from lrptrain.guidance.losses.base import LOSSES, GuidanceLoss, GuidedBatch, LossSum, MapSettings, Needs, register_loss
 from lrptrain.guidance.losses.on_maps import MAP_LOSSES, guidance_loss, register_map_loss
 
 __all__ = [
