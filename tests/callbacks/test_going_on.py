@@ -151,7 +151,9 @@ def test_a_checkpoint_amid_an_evaluation_leads_to_no_doubled_record(call, dies, 
     # Lightning does not repeat a validation that was interrupted: what was not evaluated then is left out.
     expected = {0, 2} if dies else {0, 1, 2}
     assert epochs(second.folder) == sorted(expected)
-    assert focus(second.folder) == [value for epoch, value in enumerate(focus(whole.folder)) if epoch in expected]
+    # What saves amid a forward pass makes calls of its own there: that map is the tape's, not a plan's, to rounding.
+    focused = [value for epoch, value in enumerate(focus(whole.folder)) if epoch in expected]
+    assert focus(second.folder) == pytest.approx(focused, rel=1e-6)
     assert [finding.first_epoch for finding in second.findings] == [finding.first_epoch for finding in whole.findings]
 
 

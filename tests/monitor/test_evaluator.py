@@ -1,6 +1,7 @@
 """What a recording serves: the label, the predicted class, and the further classes of samples that are drawn."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -58,8 +59,14 @@ def test_the_label_and_the_predicted_class_share_a_recording_where_many_differ(
 ):
     evaluator = Evaluator(model, MonitorConfig(), method=method)
     given = samples(model, misread)
-    recorded: list[int] = []
-    monkeypatch.setattr(recording, "_run_on", lambda *args, run=recording._run_on: recorded.append(1) or run(*args))
+    recorded: list[Any] = []
+    run = recording._run_on
+
+    def noted(*arguments):
+        recorded.append(arguments)
+        return run(*arguments)
+
+    monkeypatch.setattr(recording, "_run_on", noted)
     plans = [partial(evaluator.evaluate, samples(model, each)) for each in (6, 1)]
     sizes, explained = passes_of(model, lambda: evaluator.evaluate(given), [*plans, recorded.clear])
     assert sizes == passes
