@@ -77,12 +77,13 @@ def test_a_trainer_with_a_model_that_transformers_has_sharded_is_monitored_as_wi
         watched = each["watched"]
         assert watched["kind"] == "DTensor"
         assert watched["failures"] == 0
+        # A Llama casts to float32 itself, where the whole model's plan and the tape of the sharded one round otherwise.
         for key in ("ids", "scalars"):
-            assert_close(costless(expected[key]), costless(watched[key]), 1e-9, key)
+            assert_close(costless(expected[key]), costless(watched[key]), 1e-7, key)
         for mine, whole in zip(watched["maps"], expected["maps"], strict=True):
             # Each batch is padded to its longest text, and processes have other batches.
             length = min(len(mine), len(whole))
             assert not mine[length:].any()
             assert not whole[length:].any()
-            torch.testing.assert_close(mine[:length], whole[:length], rtol=0, atol=1e-8 * float(whole.abs().max()))
+            torch.testing.assert_close(mine[:length], whole[:length], rtol=0, atol=1e-6 * float(whole.abs().max()))
         assert all(torch.equal(x, each["plain"]["state"][name]) for name, x in watched["state"].items())
