@@ -63,18 +63,30 @@ class SceneDataset(Dataset[dict[str, Any]]):
 
 
 class SegmentationFolder(SplitDataModule):
-    """What the folders have in common; batches hold `image`, `label` `[batch, classes]`, `mask` and `sample_id`."""
+    """What the folders have in common; batches hold `image`, `label` `[batch, classes]`, `mask` and `sample_id`.
+
+    Args:
+        root: The folder.
+        splits: The names of training, validation and test images in it; None for no test images.
+        size: Side or `(height, width)` in pixels to which images and masks are resized.
+        mean: The mean of each RGB channel, for values in 0..1.
+        std: The standard deviation of each RGB channel, for values in 0..1.
+        batch_size: Images per batch.
+        num_workers: Worker processes of each loader.
+    """
 
     def __init__(
         self,
-        splits: Sequence[str | None],
-        size: int | Size,
-        mean: Sequence[float],
-        std: Sequence[float],
-        batch_size: int,
-        num_workers: int,
+        root: str,
+        splits: tuple[str, str, str | None] = ("train", "val", None),
+        size: int | Size = 224,
+        mean: tuple[float, float, float] = (0.5, 0.5, 0.5),
+        std: tuple[float, float, float] = (0.5, 0.5, 0.5),
+        batch_size: int = 32,
+        num_workers: int = 0,
     ) -> None:
         super().__init__(batch_size, num_workers)
+        self.root = Path(root)
         self.split_names = dict(zip(SPLITS, splits, strict=True))
         self.size = (size, size) if isinstance(size, int) else (size[0], size[1])
         self.mean, self.std = (torch.tensor(list(x))[:, None, None] for x in (mean, std))
@@ -95,38 +107,28 @@ class VOCFolder(SegmentationFolder):
     """A folder like `VOCdevkit/VOC2012`.
 
     It holds `JPEGImages/<name>.jpg`, `ImageSets/<lists>/<split>.txt`, `Annotations/<name>.xml` with the objects, and
-    masks `<masks>/<name>.png` (1 + class, 255 ignored). An image without a mask has 255 everywhere; without an XML file
-    its classes are those of its mask.
+    masks `<masks>/<name>.png` (1 + class, 255 ignored). An image without a mask has 255 everywhere; where no object is
+    named, its classes are those of its mask.
 
     Args:
         root: The folder.
-        splits: The lists of training, validation and test images; None for no test images.
         classes: The names of the classes, in the order of the masks' numbers, of which the first is 1.
-        lists: The folder of the lists.
+        lists: The folder of the lists, which `splits` names: `("train", "val", None)` by default.
         masks: The folder of the masks.
-        size: Side or `(height, width)` in pixels to which images and masks are resized.
-        mean: The mean of each RGB channel, for values in 0..1.
-        std: The standard deviation of each RGB channel, for values in 0..1.
-        batch_size: Images per batch.
-        num_workers: Worker processes of each loader.
+        **options: `splits`, `size` (224), `mean`, `std`, `batch_size` (32) and `num_workers`, as of `ImageMaskFolder`.
     """
 
     def __init__(
         self,
         root: str,
-        splits: tuple[str, str, str | None] = ("train", "val", None),
         classes: Sequence[str] = VOC_CLASSES,
         lists: str = "Segmentation",
         masks: str = "SegmentationClass",
-        size: int | Size = 224,
-        mean: tuple[float, float, float] = (0.5, 0.5, 0.5),
-        std: tuple[float, float, float] = (0.5, 0.5, 0.5),
-        batch_size: int = 32,
-        num_workers: int = 0,
+        **options: Any,
     ) -> None:
-        super().__init__(splits, size, mean, std, batch_size, num_workers)
+        super().__init__(root, **options)
         self.save_hyperparameters(logger=False)
-        self.root, self.lists, self.masks = Path(root), lists, masks
+        self.lists, self.masks = lists, masks
         self.class_names = list(classes)
         if "background" in self.class_names:
             raise ValueError("classes are those of the objects: the background is 0 in the masks, and no class")
@@ -168,7 +170,8 @@ class VOCFolder(SegmentationFolder):
             names = {str(each.findtext("{*}name")) for each in root.iter() if each.tag.rpartition("}")[2] == "object"}
             if unknown := sorted(names - set(self.class_names)):
                 raise ValueError(f"{objects} has the classes {unknown}: name all of them by `classes`")
-            return frozenset(map(self.class_names.index, names))
+            if names or not mask.is_file():
+                return frozenset(map(self.class_names.index, names))
         if not mask.is_file():
             raise ValueError(f"nothing says what an image shows: neither {objects} nor {mask} is there")
         values = read_mask(mask, classes=self.num_classes).unique().tolist()
@@ -185,11 +188,7 @@ class COCOFolder(SegmentationFolder):
         splits: The names of training, validation and test images; None for no test images.
         annotations: The files of the annotations, relative to `root`, with `{split}`.
         images: The folders of the images, relative to `root`, with `{split}`.
-        size: As of `VOCFolder`.
-        mean: As of `VOCFolder`.
-        std: As of `VOCFolder`.
-        batch_size: Images per batch.
-        num_workers: Worker processes of each loader.
+        **options: `size` (224), `mean`, `std`, `batch_size` (32) and `num_workers`, as of `ImageMaskFolder`.
     """
 
     def __init__(
@@ -198,15 +197,11 @@ class COCOFolder(SegmentationFolder):
         splits: tuple[str, str, str | None] = ("train2017", "val2017", None),
         annotations: str = "annotations/instances_{split}.json",
         images: str = "{split}",
-        size: int | Size = 224,
-        mean: tuple[float, float, float] = (0.5, 0.5, 0.5),
-        std: tuple[float, float, float] = (0.5, 0.5, 0.5),
-        batch_size: int = 32,
-        num_workers: int = 0,
+        **options: Any,
     ) -> None:
-        super().__init__(splits, size, mean, std, batch_size, num_workers)
+        super().__init__(root, splits, **options)
         self.save_hyperparameters(logger=False)
-        self.root, self.annotations, self.images = Path(root), annotations, images
+        self.annotations, self.images = annotations, images
 
     def scenes_of(self, split: str) -> list[SceneFile]:
         """Read the annotations of a split.
@@ -225,6 +220,10 @@ class COCOFolder(SegmentationFolder):
         if self.class_names and self.class_names != list(categories.values()):
             raise ValueError(f"{path} has other categories than the first split: {', '.join(categories.values())}")
         self.class_names = list(categories.values())
+        if len({*self.class_names}) < len(said["categories"]) or len(self.class_names) >= IGNORED:
+            raise ValueError(
+                f"{path} has two categories of one name or id, or {IGNORED} of them, which masks cannot hold"
+            )
         numbers = {identity: number for number, identity in enumerate(categories)}
         objects: dict[Any, list[Mapping[str, Any]]] = {each["id"]: [] for each in said["images"]}
         for each in said["annotations"]:

@@ -20,8 +20,7 @@ class Classifier(pl.LightningModule):
     class per sample, or `[batch, classes]` of 0 and 1.
 
     Logged: `train/loss`, `val/loss` (cross-entropy, nats), `val/accuracy`, `test/accuracy` (0..1); of several classes
-    per sample `average_precision` (mean over classes by how often they occur, 0..1) in place of
-    the accuracy.
+    per sample `average_precision` (mean over classes, by how often they occur, 0..1) in place of the accuracy.
 
     Args:
         num_classes: Number of classes.
@@ -78,6 +77,8 @@ class Classifier(pl.LightningModule):
 
 def _loss(logits: Tensor, label: Tensor) -> Tensor:
     if label.ndim == 2:
+        if label.shape != logits.shape:
+            raise ValueError(f"labels are of {label.shape[1]} classes, the model has num_classes={logits.shape[1]}")
         return F.binary_cross_entropy_with_logits(logits, label.to(logits.dtype))
     return F.cross_entropy(logits, label)
 

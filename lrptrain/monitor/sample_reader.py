@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -42,6 +42,14 @@ def _is_text(sample: Sample) -> bool:
     return "input_ids" in sample.tensors and not sample.tensors.keys() & set(IMAGES)
 
 
+class _Model(NamedTuple):
+    """What of the model the reading of batches goes by."""
+
+    takes_attention_mask: bool = False
+    takes_mask: bool = False
+    padding: int = 0
+
+
 class SampleReader:
     """Draws a fixed sample of a validation set from its batches, and says what is wrong with them.
 
@@ -62,9 +70,7 @@ class SampleReader:
         self.learn: Callable[[], Language] = UNNAMED
         self._annotator = None if config.annotate is None else Annotator(config.annotate)
         self._language: Language | None = None
-        # What of the model the reading of batches goes by.
-        self._takes_mask = self._masks_rows = False
-        self._padding = 0
+        self._model = _Model()
         self.start()
 
     def start(self) -> None:
@@ -89,9 +95,8 @@ class SampleReader:
 
         Where nobody listened, these are the entries of the batch that its forward has parameters for.
         """
-        self._takes_mask = takes(context.model, "attention_mask")
-        self._masks_rows = takes(context.model, "mask")
-        self._padding = text_form(None, context.model).padding.token
+        net = context.model
+        self._model = _Model(takes(net, "attention_mask"), takes(net, "mask"), text_form(None, net).padding.token)
         call: Call | None = None
         if listener is None and self._config.explain is not None:
             columns = self._entries(batch, needs_input=False)
@@ -126,7 +131,7 @@ class SampleReader:
         name = next((name for name in IMAGES if name in columns), "")
         first = self._image_name = self._image_name or name
         named = {first if name and key == name else key: x for key, x in columns.items()}
-        return flattened(as_rows(named, self._masks_rows))
+        return flattened(as_rows(named, self._model.takes_mask))
 
     def _by_name(self, context: TrainingContext, columns: dict[str, Any]) -> dict[str, Any]:
         """Return a batch without what the model's forward has no parameter for."""
@@ -212,8 +217,8 @@ class SampleReader:
         samples = self.sample.samples or []
         texts = [each.tensors["input_ids"] for each in samples if "input_ids" in each.tensors]
         masked = any("attention_mask" in each.tensors for each in samples)
-        filled = any(x.ndim != 1 or bool((x == self._padding).any()) for x in texts)
-        if any(gather(masked or filled)) or not (texts and self._takes_mask):
+        filled = any(x.ndim != 1 or bool((x == self._model.padding).any()) for x in texts)
+        if any(gather(masked or filled)) or not (texts and self._model.takes_attention_mask):
             return
         self.sample.samples = [
             replace(

@@ -84,6 +84,11 @@ def test_voc_is_read_as_tools_write_it(voc):
     write_mask(voc / "SegmentationClass" / "a.png", torch.zeros(5, 5, dtype=torch.uint8))
     with pytest.raises(ValueError, match=r"a.png has size \(5, 5\), expected \(4, 6\)"):
         data.splits["train"][0]
+    (voc / "Annotations" / "a.xml").write_text("<annotation><size/></annotation>")  # as tools leave it: the mask knows
+    write_mask(voc / "SegmentationClass" / "a.png", torch.full((4, 6), 3, dtype=torch.uint8))
+    data = VOCFolder(str(voc), classes=CLASSES, size=(4, 6))
+    data.setup()
+    assert data.splits["train"][0]["label"].tolist() == [0, 0, 1]
     (voc / "Annotations" / "a.xml").write_text("<annotation>")
     with pytest.raises(ValueError, match=r"a.xml is no XML file"):
         VOCFolder(str(voc), classes=CLASSES).setup()
@@ -150,6 +155,10 @@ def test_coco_says_what_is_missing(tmp_path):
             json.dumps({**json.loads(right), "annotations": [{"image_id": 7, "category_id": 1, key: value}]})
         )
         with pytest.raises(ValueError, match=r"99.*and one of them is not listed"):
+            COCOFolder(str(tmp_path)).setup()
+    for name in ("cat", "dog"):
+        path.write_text(right.replace('"cat"', f'"{name}"').replace('"dog"', f'"{name}"'))
+        with pytest.raises(ValueError, match="two categories of one name"):
             COCOFolder(str(tmp_path)).setup()
     path.write_text(json.dumps([]))
     with pytest.raises(ValueError, match="no images, annotations and categories"):

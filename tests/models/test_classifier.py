@@ -179,3 +179,5 @@ def test_labels_of_several_classes_are_learned_each():
     assert trained.callback_metrics["val/loss"] == pytest.approx(loss.item(), rel=1e-3)
     (tested,) = trained.test(model, batches, verbose=False)
     assert tested["test/average_precision"] > 0.95
+    with pytest.raises(ValueError, match="labels are of 2 classes, the model has num_classes=3"):
+        ImageClassifier(3, **TIMM).training_step({"image": images, "label": labels}, 0)

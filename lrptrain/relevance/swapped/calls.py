@@ -16,7 +16,6 @@ from lrptrain.relevance.tape.functions import (
     DECOMPOSED,
     ENTRIES,
     FUNCTIONS,
-    HASHING,
     MAXIMA,
     QUESTIONS,
     RESHAPES,
@@ -87,12 +86,11 @@ class Call:
 
     @property
     def may_be_direct(self) -> bool:
-        """Whether a plain pass has nothing to do there: weights are constant, and what has a graph is no hash."""
+        """Whether a plain pass has nothing to do there: weights are constant."""
         name = canonical_name(self.function)
         if self.is_special or name == FUSED or is_decomposed(self.function):
             return False
-        is_hash = name in HASHING and max(self.operands or (), default=CONSTANT) == CONSTANT
-        return name in WEIGHTED or not (is_looked_at(self.function) or is_hash)
+        return name in WEIGHTED or not is_looked_at(self.function)
 
 
 @lru_cache(FUNCTIONS)
